@@ -13,6 +13,7 @@
 #   make fuzz     give every reader N inputs that nobody writes (N=100000 SEED=7 ARGS="--kinds msgpack"), and add up
 #                 what became of them in docs/proof/fuzz.json
 #   make versions run the tests with the oldest versions that pyproject.toml allows, and with the newest that there are
+#   make soak     strike runs for HOURS, and add the counts to docs/proof/faults.json (HOURS=1; ARGS="--seed 7 --sections calls")
 #   make bench    measure edits beside restore-edit-save and cp -r (SIZE=1.6GB; ARGS="--device gpu" adds a device)
 #   make bench-peers  merge ten checkpoints beside mergekit and a NumPy script; mergekit gets an environment of its own
 #                 in build/peers-env (MEMBER=300MB; a few GB with torch)
@@ -27,8 +28,9 @@ MERGEKIT := mergekit==0.1.5 torch transformers safetensors
 ARGS ?=
 N ?= 2000
 SEED ?= 1
+HOURS ?= 1
 
-.PHONY: help demo test check check-all oracle powers plans fuzz mutants versions lint bench bench-peers samples clean
+.PHONY: help demo test check check-all oracle powers plans fuzz soak mutants versions lint bench bench-peers samples clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -80,6 +82,9 @@ versions: $(INSTALLED)
 	  build/$$which/bin/python -m pip install --quiet -c build/$$which.txt -e '.[dev,demo]'; \
 	  build/$$which/bin/python -m pytest $(ARGS); \
 	done
+
+soak: $(INSTALLED)
+	@PYTHONPATH=. nice -n 19 $(BIN)/python -m tests.faults --hours $(HOURS) $(ARGS)
 
 bench: $(INSTALLED)
 	@$(BIN)/python benchmarks/bench.py --size $(SIZE) --json build/bench.json --picture build/bench.png $(ARGS)

@@ -176,9 +176,9 @@ def test_a_step_that_vanishes_while_it_is_sealed_is_named_and_nothing_is_left(
 ):
     whole = getattr(sealing, moment)
 
-    def vanishing(*arguments):
+    def vanishing(*arguments, **settings):
         shutil.rmtree(run / "1")
-        return whole(*arguments)
+        return whole(*arguments, **settings)
 
     monkeypatch.setattr(sealing, moment, vanishing)
     with pytest.raises(CheckpointError, match=r"'.*run/1' is gone"):

@@ -36,7 +36,7 @@ def say_ended(how: str) -> None:
     handlers = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:
         from surgery_cli.console.printable import escaped
-        from surgery_cli.store.write.staging import aftermath
+        from surgery_cli.store.write.aftermath import aftermath
 
         sys.stderr.write(escaped(f"{how}; {aftermath()}") + "\n")
     finally:

@@ -16,7 +16,16 @@ from surgery_cli.store.filesystem.durability import (
     sync_directory,
 )
 from surgery_cli.store.filesystem.listing import STAGING_MARK
+from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.filesystem.write_failures import write_failed
+from surgery_cli.store.write.aftermath import (
+    NO_REPORT,
+    NOT_LASTING,
+    Completed,
+    remaining,
+    with_aftermath,
+)
+from surgery_cli.store.write.owners import name_before
 from surgery_cli.store.write.staging import uninterrupted
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 
@@ -57,11 +66,14 @@ def check_record_target(target: Path, place: Path, *, is_own: bool) -> None:
         )
 
 
-def put_record(target: Path, content: bytes, check: Callable[[], None]) -> None:
+def put_record(
+    target: Path, content: bytes, check: Callable[[], None], *, is_own: bool = True
+) -> None:
     """Give the record its name, whole or not at all, if ``check`` finds the checkpoint as it was, before and after.
 
     A manager that deletes the step meanwhile lists its files first: one that comes or goes then fails it. So the record
-    is written outside of the step, where that can be, and goes at once where the step turns out to be going.
+    is written outside of the step, where that can be, and goes at once where the step turns out to be going. ``is_own``
+    is False for a file elsewhere, which no manager knows.
 
     Raises:
         CheckpointError: what ``check`` raises.
@@ -69,26 +81,49 @@ def put_record(target: Path, content: bytes, check: Callable[[], None]) -> None:
     """
     if isinstance(target, BucketPath):
         _put_in_bucket(target, content, check)
+        Completed.now(target)
         return
     try:
-        draft = _folder_for(target) / f".{target.name}{STAGING_MARK}{secrets.token_hex(4)}"
+        draft = _draft_of(target, is_own=is_own)
         with uninterrupted():
             try:
-                older = filesystem.read(target) if filesystem.is_file(target) else None
-                put_durably(draft, content)
-                check()
-                rename(draft, target)
-                try:
-                    check()
-                except CheckpointError:
-                    _put_back(older, draft, target)
-                    raise
-                sync_directory(target.parent)
+                _put_on_disk(draft, target, content, check)
             finally:
-                filesystem.delete(draft)
+                _delete(draft)
     except OSError as error:
+        try:
+            check()
+        except CheckpointError as changed:
+            raise with_aftermath(changed) from error
+        raise with_aftermath(write_failed(str(target), error)) from error
+    except CheckpointError as error:
+        with_aftermath(error)
+        raise
+
+
+def _put_on_disk(draft: Path, target: Path, content: bytes, check: Callable[[], None]) -> None:
+    older = filesystem.read(target) if filesystem.is_file(target) else None
+    put_durably(draft, content)
+    check()
+    rename(draft, target)
+    try:
         check()
-        raise write_failed(str(target), error) from error
+    except CheckpointError:
+        _put_back(older, draft, target)
+        raise
+    stands = Completed.now(target)
+    stands.lacks = NOT_LASTING
+    sync_directory(target.parent)
+    stands.lacks = NO_REPORT
+
+
+def _delete(made: Path) -> None:
+    """Remove what this run has made; what cannot be removed is said."""
+    try:
+        filesystem.delete(made)
+    except OSError:
+        if filesystem.is_taken(made):
+            remaining.append(made)
 
 
 def _put_in_bucket(target: BucketPath, content: bytes, check: Callable[[], None]) -> None:
@@ -131,17 +166,22 @@ def _put_after(target: BucketPath, older: bytes | None, content: bytes) -> None:
 def _put_back(older: bytes | None, draft: Path, target: Path) -> None:
     """What stood at the target before: another record, with the history of the checkpoint, or nothing."""
     if older is None or not filesystem.exists(target):
-        filesystem.delete(target)
+        _delete(target)
         return
     put_durably(draft, older)
     rename(draft, target)
 
 
-def _folder_for(target: Path) -> Path:
-    """Where the record is written before it gets its name: beside the folder that it goes into, else in it."""
-    own, around = target.parent, target.parent.parent
+def _draft_of(target: Path, *, is_own: bool) -> Path:
+    """Where the record is written before it gets its name: beside the folder that it goes into, else in it.
+
+    A name like those of staging directories, with the owner in it: `clean` removes what a killed run has left.
+    """
+    own, around = target.absolute().parent, target.absolute().parent.parent
     is_near = filesystem.status(own).st_dev == filesystem.status(around).st_dev
-    return around if is_near and may_write_into(around) else own
+    beside = own if is_own and is_near and may_write_into(around) else target.absolute()
+    draft = beside.with_name(f".{beside.name}{STAGING_MARK}{secrets.token_hex(4)}")
+    return name_before(draft, Owner.here())
 
 
 def gone(place: Path) -> CheckpointError:

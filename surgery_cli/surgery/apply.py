@@ -23,12 +23,13 @@ from surgery_cli.store.filesystem.links import Linker, LinkMode
 from surgery_cli.store.filesystem.listing import reading, unreadable
 from surgery_cli.store.filesystem.request_counts import Requests, requests_so_far
 from surgery_cli.store.filesystem.write_failures import is_of_writing, write_failed
+from surgery_cli.store.write.aftermath import begin_anew, remaining_notes, with_aftermath
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover, remove_dead
 from surgery_cli.store.write.bucket_staging import BucketStaging
 from surgery_cli.store.write.leftovers import Leftover
 from surgery_cli.store.write.resumable_bucket_staging import ResumableBucketStaging
 from surgery_cli.store.write.resumable_staging import ResumableStaging
-from surgery_cli.store.write.staging import Staging, begin_anew, remaining_notes
+from surgery_cli.store.write.staging import Staging
 from surgery_cli.surgery.expected_draft import check_expected
 from surgery_cli.surgery.exporting import check_called
 from surgery_cli.surgery.gate import OpenGate, check_probe
@@ -45,7 +46,6 @@ from surgery_cli.surgery.source_and_destination import (
     check_target,
     path_of,
     restore_set_aside,
-    with_aftermath,
 )
 from surgery_cli.surgery.space import check_space
 from surgery_cli.surgery.staged_result import write

@@ -55,7 +55,7 @@ def _leftovers(path: Path) -> list[Leftover] | list[BucketLeftover]:
     if isinstance(path, BucketPath):
         with reading(path):
             return bucket_leftovers(path)
-    if is_staging(path.name) and filesystem.is_folder(path):
+    if is_staging(path.name) and filesystem.is_taken(path):
         return [Leftover(path, owner_of(path))]
     if not filesystem.exists(path) and not filesystem.is_folder(path.absolute().parent):
         raise missing(path.absolute())

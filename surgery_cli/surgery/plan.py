@@ -10,7 +10,7 @@ from surgery_cli.script.user_code import Say, importing_once
 from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.filesystem.request_counts import requests_so_far
-from surgery_cli.store.write.staging import begin_anew
+from surgery_cli.store.write.aftermath import begin_anew
 from surgery_cli.surgery.expected_draft import check_expected
 from surgery_cli.surgery.exporting import check_called
 from surgery_cli.surgery.gate import check_probe

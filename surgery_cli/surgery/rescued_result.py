@@ -19,11 +19,12 @@ from surgery_cli.salvage.survey import Survey
 from surgery_cli.salvage.writing import KeptLeaf, write_item
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker, LinkMode
+from surgery_cli.store.filesystem.write_failures import write_failed
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.write.aftermath import with_aftermath
 from surgery_cli.store.write.bucket_staging import BucketStaging
 from surgery_cli.store.write.staging import Staging
-from surgery_cli.surgery.source_and_destination import with_aftermath
 
 
 class Rescue(msgspec.Struct, frozen=True):
@@ -59,6 +60,8 @@ class Rescue(msgspec.Struct, frozen=True):
         except SurgeryError as error:
             with_aftermath(error)
             raise
+        except OSError as error:
+            raise with_aftermath(write_failed(str(target), error)) from error
         return target / record.relative_to(staging.new)
 
     def _write(self, new: Path, linker: Linker) -> Path:

@@ -21,6 +21,7 @@ from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.write.aftermath import kept
 from surgery_cli.store.write.bucket_leftovers import (
     BucketLeftover,
     bucket_leftovers,
@@ -31,7 +32,6 @@ from surgery_cli.store.write.item_plan import is_packed
 from surgery_cli.store.write.journal import Head
 from surgery_cli.store.write.leftovers import Leftover, leftovers_of
 from surgery_cli.store.write.resumable_staging import Left, being_written, what_is_kept
-from surgery_cli.store.write.staging import kept
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.previews import Traffic, previewed
 from surgery_cli.words.invocation import the_same

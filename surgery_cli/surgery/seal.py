@@ -26,6 +26,7 @@ from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import reads
 from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.write.aftermath import begin_anew
 from surgery_cli.surgery.seal_digests import (
     FileHashes,
     LeafDigests,
@@ -63,6 +64,7 @@ def seal(
         DestinationError: the record cannot be written there.
         CheckpointError: an earlier digest does not hold; or it changes, or vanishes, meanwhile.
     """
+    begin_anew()
     checkpoint = opened(argument, step=step, item=item)
     place, stamps = recorded_place(checkpoint), dict[Path, _Stamp]()
     try:
@@ -86,7 +88,7 @@ def seal(
     if changed and not anew:
         raise _does_not_hold(checkpoint, changed)
     content = encoded(sealed_record(first, leaves, hashes, changed))
-    put_record(target, content, lambda: _check_standing(place, stamps))
+    put_record(target, content, lambda: _check_standing(place, stamps), is_own=to is None)
     own = {target: content} if to is None else {}
     return reports.Seal(
         checkpoint=str(checkpoint.location.root),
@@ -122,7 +124,7 @@ def _put_sums(
     every = {path: hashes.digests[key] for key, path in files.items()} | own
     inside = {path: digest for path, digest in every.items() if path.is_relative_to(folder)}
     lines = sums_of((str(path.relative_to(folder)), inside[path]) for path in sorted(inside))
-    put_record(target.absolute(), lines, lambda: None)
+    put_record(target.absolute(), lines, lambda: None, is_own=False)
     return reports.FileList(file=str(target.absolute()), folder=str(folder))
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from shlex import quote
 
-import msgspec
-
 from surgery_cli.errors import CheckpointError, DestinationError, SurgeryError
 from surgery_cli.inputs.addresses import destination_address
 from surgery_cli.inputs.buckets import BucketPath, path_at, removal
@@ -15,17 +13,11 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.files.array_file import ArrayFile
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.write.aftermath import with_aftermath
 from surgery_cli.store.write.destination import check_destination
-from surgery_cli.store.write.staging import (
-    aftermath,
-    completed,
-    kept,
-    recover_old,
-    remaining,
-    set_aside_of,
-)
+from surgery_cli.store.write.staging import recover_old, set_aside_of
 from surgery_cli.surgery.preparation import Prepared
-from surgery_cli.words.advice import NOTHING_LEFT, Left, Text, joined, worded
+from surgery_cli.words.advice import NOTHING_LEFT, worded
 from surgery_cli.words.notes import Consequence
 
 
@@ -113,24 +105,6 @@ def restore_set_aside(target: Path, prepared: Prepared, say: Say) -> Path | None
         )
         say(Consequence(said))
     return restored
-
-
-def with_aftermath(error: SurgeryError) -> SurgeryError:
-    """The error of a run that had begun to write, saying what stands now."""
-    if completed:
-        error.problems = tuple(msgspec.structs.replace(p, fix=aftermath()) for p in error.problems)
-    elif remaining or kept:
-        error.problems = tuple(
-            msgspec.structs.replace(p, fix=_with_what_is_left(p.fix)) for p in error.problems
-        )
-    return error
-
-
-def _with_what_is_left(fix: str) -> Text:
-    parts = fix.parts if isinstance(fix, Text) else (fix,)
-    if any(isinstance(part, Left) for part in parts):
-        return Text(*(aftermath() if isinstance(part, Left) else part for part in parts))
-    return joined("; ", filter(None, (fix, aftermath())))
 
 
 def check_there(prepared: Prepared) -> None:

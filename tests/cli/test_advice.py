@@ -14,8 +14,7 @@ from surgery_cli.errors import WriteError
 from surgery_cli.operations.table import operations
 from surgery_cli.plan import fields_of
 from surgery_cli.settings.reshard import Reshard
-from surgery_cli.store.write import staging
-from surgery_cli.surgery import source_and_destination
+from surgery_cli.store.write import aftermath
 from surgery_cli.words.advice import NOTHING_LEFT, Aside, FieldName, InPlan, joined, worded
 from surgery_cli.words.notes import Remark
 
@@ -247,13 +246,12 @@ def test_every_template_gets_its_values_and_names_fields_that_there_are():
 
 
 def test_what_a_run_leaves_is_said_where_the_advice_has_its_place_for_it(monkeypatch, tmp_path):
-    for module in (staging, source_and_destination):
-        monkeypatch.setattr(module, "remaining", [tmp_path / "left"])
-        monkeypatch.setattr(module, "completed", [])
+    aftermath.begin_anew()
+    monkeypatch.setattr(aftermath, "remaining", [tmp_path / "left"])
     plain = WriteError("a", fix="mend it")
     placed = WriteError("b", fix=worded("{}; mend it", NOTHING_LEFT))
     assert placed.problems[0].fix == "nothing was left behind; mend it"
     for error, said in ((plain, "mend it; '"), (placed, "'")):
-        fix = source_and_destination.with_aftermath(error).problems[0].fix
+        fix = aftermath.with_aftermath(error).problems[0].fix
         assert fix.startswith(f"{said}{tmp_path / 'left'}' could not be removed")
         assert fix.endswith("mend it" if error is placed else "once that is possible")

@@ -9,12 +9,12 @@ import pytest
 from surgery_cli import surgery as use_cases
 from surgery_cli.cli import signals
 from surgery_cli.cli.commands import apply
-from surgery_cli.store.write import staging
+from surgery_cli.store.write import aftermath, staging
 
 
 @pytest.fixture(autouse=True)
-def nothing_completed_before(monkeypatch):
-    monkeypatch.setattr(staging, "completed", [])
+def nothing_completed_before():
+    aftermath.begin_anew()
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_second_signal_while_the_first_is_reported_is_passed_over(
         return "nothing was left behind"
 
     monkeypatch.setattr(staging, "sync_tree", strike)
-    monkeypatch.setattr(staging, "aftermath", struck_again)
+    monkeypatch.setattr(aftermath, "aftermath", struck_again)
     before = signal.getsignal(signal.SIGINT)
 
     ended = surgery("compact", checkpoint, tmp_path / "new")

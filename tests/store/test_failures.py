@@ -1,7 +1,5 @@
 """Whatever strikes a run, the destination is absent or whole, and the source is as it was."""
 
-import json
-import os
 import shutil
 import subprocess
 import sys
@@ -56,93 +54,6 @@ def _is_whole(path: Path) -> bool:
     return np.array_equal(restored["w"], VALUES * np.float32(2)) and others == {
         name: values.tolist() for name, values in TREE["layers"].items()
     }
-
-
-def _struck(source: Path, folder: Path, blow: str, setting: str = "plain") -> dict[int, int]:
-    """Exit codes of runs that were struck at moments from their beginning to their end."""
-    before = everything_of(source)
-    command = [
-        sys.executable,
-        str(HERE / "struck_runs.py"),
-        str(source),
-        str(folder),
-        blow,
-        setting,
-    ]
-    paths = os.pathsep.join([str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": paths}
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert ended.returncode == 0, ended.stderr
-    runs = [json.loads(line) for line in ended.stdout.splitlines()]
-    assert everything_of(source) == before
-    return {run["moment"]: run["code"] for run in runs}
-
-
-def _leftovers(folder: Path) -> list[str]:
-    return [path.name for path in folder.iterdir() if path.name != "new"]
-
-
-def test_a_run_killed_at_any_moment_leaves_no_destination_or_a_whole_one(
-    source: Path, tmp_path: Path
-) -> None:
-    codes = _struck(source, tmp_path / "runs", "kill")
-    assert set(codes.values()) <= {-9, 0}
-    assert -9 in codes.values()
-    leftovers = 0
-    for moment in codes:
-        folder = tmp_path / "runs" / str(moment)
-        if (folder / "new").exists():
-            assert _is_whole(folder / "new")
-            continue
-        for name in _leftovers(folder):
-            leftovers += 1
-            assert name.startswith(".new.surgery-tmp-")
-            with pytest.raises(CheckpointError, match="interrupted run of surgery"):
-                surgery.inspect(str(folder / name))
-        surgery.apply(str(source), str(folder / "new"), RESCALE)
-        assert _is_whole(folder / "new")
-    assert leftovers > 5
-
-
-@pytest.mark.parametrize(
-    ("blow", "code", "source"),
-    [("SIGTERM", 143, True), ("SIGINT", 130, False)],
-    ids=["SIGTERM-ocdbt", "SIGINT-leaves"],
-    indirect=["source"],
-)
-def test_a_run_that_is_told_to_end_leaves_nothing(
-    blow: str, code: int, source: Path, tmp_path: Path
-) -> None:
-    codes = _struck(source, tmp_path / "runs", blow)
-    assert code in codes.values()
-    for moment, ended in codes.items():
-        folder = tmp_path / "runs" / str(moment)
-        assert _leftovers(folder) == [], (moment, ended)
-        assert ended == 0 if (folder / "new").exists() else ended == code
-        assert not (folder / "new").exists() or _is_whole(folder / "new")
-
-
-@pytest.mark.parametrize("source", [True], ids=["ocdbt"], indirect=True)
-@pytest.mark.parametrize("setting", ["force", "no-exchange"])
-def test_a_forced_run_killed_at_any_moment_leaves_the_old_or_the_new_one(
-    setting: str, source: Path, tmp_path: Path
-) -> None:
-    codes = _struck(source, tmp_path / "runs", "kill", setting)
-    assert -9 in codes.values()
-    for moment in codes:
-        folder = tmp_path / "runs" / str(moment)
-        old = [path for path in (folder / "new", folder / "new.surgery-old") if path.exists()]
-        texts = [path for path in old if (path / "old.txt").exists()]
-        assert texts or _is_whole(folder / "new")
-        options = surgery.Options(force=True)
-        if len(old) == 2:  # the new one stands; whether the old one is still wanted is asked
-            assert _is_whole(folder / "new")
-            with pytest.raises(DestinationError, match="stands beside"):
-                surgery.apply(str(source), str(folder / "new"), RESCALE, options=options)
-            shutil.rmtree(folder / "new.surgery-old")
-        surgery.apply(str(source), str(folder / "new"), RESCALE, options=options)
-        assert _is_whole(folder / "new")
-        assert not (folder / "new.surgery-old").exists()
 
 
 def _with_small_files(source: Path, destination: Path) -> subprocess.CompletedProcess[str]:

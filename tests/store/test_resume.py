@@ -16,7 +16,7 @@ from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, DestinationError, ValueRefusal, WriteError
 from surgery_cli.plan import operation_from_options, plan_of
 from surgery_cli.store.filesystem.processes import Owner
-from surgery_cli.store.write import staging
+from surgery_cli.store.write.aftermath import aftermath
 from surgery_cli.store.write.journal import Head
 from surgery_cli.store.write.owners import make_owned, owner_of, take_over
 from surgery_cli.store.write.resumable_staging import ResumableStaging
@@ -414,7 +414,7 @@ def test_what_would_come_to_the_same_end_is_not_kept(sources, tmp_path, monkeypa
     with pytest.raises(type(error)):
         surgery.apply(source, new, PLAN, options=RESUME)
     assert len(left_in(tmp_path)) == stays
-    assert ("the same call goes on from there" in staging.aftermath()) == stays
+    assert ("the same call goes on from there" in aftermath()) == stays
     monkeypatch.undo()
     if stays:  # this process has it, and lives
         with pytest.raises(DestinationError, match="another run"):

@@ -252,7 +252,8 @@ def _reading(source: Path) -> Iterator[None]:
         raise unreadable(source, error) from error
 
 
-def bytes_held_alone(folder: Path) -> int:
-    """Bytes of the files in a folder that have no other name: what their removal gives back."""
-    found = (os.lstat(f"{place}/{name}") for place, _, files in os.walk(folder) for name in files)
-    return sum(status.st_size for status in found if status.st_nlink == 1)
+def bytes_held_alone(place: Path) -> int:
+    """Bytes of a file, or of those in a folder, that have no other name: what their removal gives back."""
+    found = [f"{folder}/{name}" for folder, _, files in os.walk(place) for name in files]
+    looks = map(os.lstat, found if os.path.isdir(place) else [place])
+    return sum(status.st_size for status in looks if status.st_nlink == 1)

@@ -113,7 +113,8 @@ class LocalDisk:
             pass  # by somebody else meanwhile
         except OSError:
             shutil.rmtree(folder, ignore_errors=True)
-            raise
+            if os.path.lexists(folder):
+                raise
 
     def make_folder(self, folder: Place) -> None:
         os.mkdir(folder)

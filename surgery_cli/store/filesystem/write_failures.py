@@ -24,8 +24,20 @@ _MENDS: Final = {
 
 
 def is_of_writing(error: OSError) -> bool:
-    """True for what the system says of no file that is read, though copying names both."""
-    return error.errno in _MENDS
+    """True for what the system says of no file that is read, though copying and linking name both."""
+    is_of_two = error.filename2 is not None and error.filename is not None
+    return error.errno in _MENDS or (is_of_two and _can_be_read(error.filename))
+
+
+def _can_be_read(file: str | bytes) -> bool:
+    """Whether the system gives all of a file: of two, it does not say which of them failed."""
+    try:
+        with open(file, "rb", buffering=0) as reader:
+            while reader.read(1 << 20):
+                pass
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager

@@ -21,9 +21,10 @@ from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK
 from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.locate.location import locate
+from surgery_cli.store.write.aftermath import Completed, begin_anew, remaining
 from surgery_cli.store.write.destination import already_there, claimed
 from surgery_cli.store.write.journal import Journal, Placed
-from surgery_cli.store.write.staging import begin_anew, completed, remaining, uninterrupted
+from surgery_cli.store.write.staging import uninterrupted
 
 
 class BucketStaging:
@@ -156,7 +157,7 @@ class BucketStaging:
             if self._replaces:
                 self._replace(marks)
             self._is_whole = True
-            completed.append(self.destination)
+            Completed.now(self.destination)
 
     def _replace(self, marks: list[Path]) -> None:
         """Put the new checkpoint, which is whole beside the old one, in its place.

@@ -1,4 +1,4 @@
-"""What killed runs have left: staging directories, found by their names, and removed where their writer is dead."""
+"""What killed runs have left: staging places, found by their names, and removed where their writer is dead."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from surgery_cli.store.filesystem.listing import STAGING_MARK, unreadable
 from surgery_cli.store.filesystem.processes import Owner, State
 from surgery_cli.store.write.journal import Journal, journal_in
 from surgery_cli.store.write.owners import is_staging, owner_of, take_over
+from surgery_cli.store.write.staging import remove
 
 
 class Leftover(msgspec.Struct, frozen=True):
-    """A staging directory, and what is known of the run that made it."""
+    """A staging directory, or the draft of a record, and what is known of the run that made it."""
 
     path: Path
     owner: Owner | None
@@ -48,7 +49,7 @@ class Leftover(msgspec.Struct, frozen=True):
             WriteError: something in it cannot be removed.
         """
         try:
-            filesystem.delete_below(self.path if self.journal is None else take_over(self.path))
+            remove(self.path if self.journal is None else take_over(self.path))
         except FileNotFoundError:
             return False
         except OSError as error:
@@ -61,12 +62,12 @@ class Leftover(msgspec.Struct, frozen=True):
 
 
 def leftovers_of(destination: Path) -> list[Leftover]:
-    """The staging directories of runs to ``destination``."""
+    """What runs to ``destination`` have left, beside it."""
     return _found(destination.absolute().parent, f".{destination.absolute().name}{STAGING_MARK}")
 
 
 def leftovers_in(directory: Path) -> list[Leftover]:
-    """All staging directories that stand in a directory."""
+    """What runs to anything in a directory have left in it."""
     return _found(directory, ".")
 
 
@@ -82,6 +83,6 @@ def _found(directory: Path, begin: str) -> list[Leftover]:
         for entry in entries
         if entry.name.startswith(begin)
         and is_staging(entry.name)
-        and entry.is_folder
+        and (entry.is_folder or entry.is_file)
         and not entry.is_link
     ]

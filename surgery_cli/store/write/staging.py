@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from surgery_cli.errors import WriteError
 from surgery_cli.inputs.buckets import BucketPath
@@ -24,42 +24,17 @@ from surgery_cli.store.filesystem.durability import (
 )
 from surgery_cli.store.filesystem.listing import SET_ASIDE_SUFFIX, STAGING_MARK
 from surgery_cli.store.filesystem.processes import Owner
+from surgery_cli.store.write.aftermath import (
+    NO_REPORT,
+    NOT_LASTING,
+    Completed,
+    begin_anew,
+    kept,
+    remaining,
+)
 from surgery_cli.store.write.destination import already_there, real_path
 from surgery_cli.store.write.journal import Journal, Placed
 from surgery_cli.store.write.owners import OWNER_FILE, make_owned, name_before
-from surgery_cli.words.advice import NOTHING_LEFT
-from surgery_cli.words.notes import Consequence
-
-completed: Final[list[Path]] = []
-"""The destination of the last run in this process, if it got its name: what a run that ends late must say."""
-
-remaining: Final[list[Path]] = []
-"""What the last run in this process built, and could not remove."""
-
-kept: Final[list[str]] = []
-"""What the last run in this process has left so that another one goes on from there, in a sentence."""
-
-
-def begin_anew() -> None:
-    """A run begins: nothing is to be said of an earlier one."""
-    for known in (completed, remaining, kept):
-        known.clear()
-
-
-def aftermath() -> str:
-    """What stands now that the last run in this process has ended before its report."""
-    said = [f"'{path}' is complete, only its report is missing" for path in completed]
-    return "; ".join([*said, *kept, *remaining_notes()]) or str(NOTHING_LEFT)
-
-
-def remaining_notes() -> list[Consequence]:
-    """What the last run in this process could not remove."""
-    return [
-        Consequence(
-            f"'{path}' could not be removed: `surgery clean {quote(str(path))}` once that is possible"
-        )
-        for path in remaining
-    ]
 
 
 class Staging:
@@ -80,6 +55,7 @@ class Staging:
         )
         self._made_parents: list[Path] = []
         self._is_committed = False
+        self._is_needed = False
 
     @property
     def new(self) -> Path:
@@ -119,6 +95,8 @@ class Staging:
 
     def _remove(self) -> None:
         """Remove what was built, unless it has got its name."""
+        if self._is_needed:
+            return
         for directory in (self.directory, name_before(self.directory, Owner.here())):
             with suppress(OSError):
                 filesystem.delete_below(directory)
@@ -169,19 +147,37 @@ class Staging:
             replaced = self._take_place()
         except BaseException:
             if has_record:
-                rename(aside, self._companion)
+                self._put_back(aside)
             raise
         self._is_committed = True
-        completed.append(self.destination)
+        self._complete(Completed.now(self.destination), replaced)
+
+    def _put_back(self, record: Path) -> None:
+        """The old record belongs beside the old checkpoint; where that fails too, it is the one thing that stays."""
+        try:
+            rename(record, self._companion)
+        except OSError:
+            self._is_needed = True
+            kept.append(
+                f"'{self.directory}' keeps the record of '{self.destination}', which could not be put back:"
+                f" `mv {quote(str(record))} {quote(str(self._companion))}`"
+            )
+
+    def _complete(self, stands: Completed, replaced: Path | None) -> None:
+        """What is still to be done once the destination has its name; ``stands`` knows what is missing if it fails."""
         built = self.directory / self._companion.name
         if filesystem.exists(built):
+            stands.lacks = f"its record '{self._companion}' is missing"
             sync_tree(built)
             rename(built, self._companion)
+        stands.lacks = NOT_LASTING
         sync_directory(self.destination.parent)
-        if replaced is not None:
-            remove(replaced)
         for folder in self._made_parents:
             sync_directory(folder.parent)
+        if replaced is not None:
+            stands.lacks = f"'{replaced}' could not be removed, which stood there before"
+            remove(replaced)
+        stands.lacks = NO_REPORT
 
     def _take_place(self) -> Path | None:
         """Give the new checkpoint its name; what stood there, if that is still to be removed."""

@@ -1,0 +1,79 @@
+"""What stands once a run has ended, whichever way: its result, what it could not remove, what it has kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shlex import quote
+from typing import Final
+
+import msgspec
+
+from surgery_cli.errors import SurgeryError
+from surgery_cli.words.advice import NOTHING_LEFT, Left, Text, joined
+from surgery_cli.words.notes import Consequence
+
+NO_REPORT: Final = "its report is missing"
+NOT_LASTING: Final = "the system did not say that it outlasts a power cut: `sync` makes sure"
+
+
+class Completed(msgspec.Struct):
+    """A destination that has got its name; ``lacks`` says what of it is missing, if the run ends now."""
+
+    path: Path
+    lacks: str = NO_REPORT
+
+    @classmethod
+    def now(cls, path: Path) -> Completed:
+        """From this moment on it stands, whatever becomes of the run."""
+        completed.append(cls(path))
+        return completed[-1]
+
+
+completed: Final[list[Completed]] = []
+"""The destination of the last run in this process, if it got its name: what a run that ends late must say."""
+
+remaining: Final[list[Path]] = []
+"""What the last run in this process built, and could not remove."""
+
+kept: Final[list[str]] = []
+"""What the last run in this process has left so that another one goes on from there, in a sentence."""
+
+
+def begin_anew() -> None:
+    """A run begins: nothing is to be said of an earlier one."""
+    for known in (completed, remaining, kept):
+        known.clear()
+
+
+def aftermath() -> str:
+    """What stands now that the last run in this process has ended before its report."""
+    said = [f"'{one.path}' is complete, only {one.lacks}" for one in completed]
+    return "; ".join([*said, *kept, *remaining_notes()]) or str(NOTHING_LEFT)
+
+
+def remaining_notes() -> list[Consequence]:
+    """What the last run in this process could not remove."""
+    return [
+        Consequence(
+            f"'{path}' could not be removed: `surgery clean {quote(str(path))}` once that is possible"
+        )
+        for path in remaining
+    ]
+
+
+def with_aftermath(error: SurgeryError) -> SurgeryError:
+    """The error of a run that had begun to write, saying what stands now."""
+    if completed:
+        error.problems = tuple(msgspec.structs.replace(p, fix=aftermath()) for p in error.problems)
+    elif remaining or kept:
+        error.problems = tuple(
+            msgspec.structs.replace(p, fix=_with_what_is_left(p.fix)) for p in error.problems
+        )
+    return error
+
+
+def _with_what_is_left(fix: str) -> Text:
+    parts = fix.parts if isinstance(fix, Text) else (fix,)
+    if any(isinstance(part, Left) for part in parts):
+        return Text(*(aftermath() if isinstance(part, Left) else part for part in parts))
+    return joined("; ", filter(None, (fix, aftermath())))
