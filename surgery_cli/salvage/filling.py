@@ -127,8 +127,10 @@ def _fills(
         for inner, leaf in leaves.items():
             if leaf.state != "whole":
                 path = survey.path(name, inner)
+                item = survey.items[name]
+                assert isinstance(item, BrokenItem)
                 with gathering.catching(path=str(path)):
-                    found[path] = fill(path, leaf, survey.items[name])
+                    found[path] = fill(path, leaf, item)
     gathering.raise_if_any()
     return found
 

@@ -10,6 +10,7 @@ import msgspec
 
 from surgery_cli.errors import CheckpointError, LimitError, SurgeryError
 from surgery_cli.inputs.buckets import path_at
+from surgery_cli.salvage.file import BrokenFile, format_of_broken
 from surgery_cli.salvage.item import BrokenItem
 from surgery_cli.salvage.place import find_broken
 from surgery_cli.store import filesystem
@@ -60,7 +61,11 @@ def with_rescue(error: CheckpointError, path: Path) -> SurgeryError:
     if isinstance(error, LimitError | ServiceFails):
         return error
     found = glance(path)
-    if found is None or not found.whole:
+    if (
+        found is None
+        or not found.whole
+        or (found.whole == found.leaves and filesystem.is_file(path))
+    ):
         return error
     first, *rest = error.problems
     fix = f"`surgery rescue {quote(str(path))}` would find {found}"
@@ -82,6 +87,12 @@ def _glance(path: Path) -> Glance:
     scans = size <= _SCANNED_BYTES
     whole = count = 0
     for folder in place.items.values():
+        if filesystem.is_file(folder):
+            form = format_of_broken(folder)
+            leaves = {} if form is None else BrokenFile(folder, form).found.leaves
+            whole += sum(leaf.read is not None for leaf in leaves.values())
+            count += len(leaves)
+            continue
         item = BrokenItem(folder, scans=scans)
         for leaf, entry in item.structure.entries.items():
             array = item.arrays.get(stored_name(leaf))

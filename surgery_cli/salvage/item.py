@@ -121,6 +121,11 @@ class BrokenItem:
         return strings_of(self.directory, {})
 
     @property
+    def stored_bytes(self) -> int:
+        """Bytes of chunks that were found."""
+        return sum(array.stored_bytes for array in self.arrays.values())
+
+    @property
     def zarr(self) -> int:
         versions = {array.document.zarr for array in self.arrays.values()}
         declared = self.structure.head.get("use_zarr3")

@@ -20,6 +20,7 @@ from surgery_cli.store.orbax.declared_sizes import check_claim
 from surgery_cli.store.orbax.stored_values import whole
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, DRIVERS, ArrayDocument, parse
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafSpec
 
 Window: TypeAlias = tuple[slice, ...]
 
@@ -118,6 +119,8 @@ class SavedLeaf(msgspec.Struct, frozen=True, kw_only=True):
     share: float = 1.0
     why: str = ""
     value: str | None = None
+    spec: LeafSpec | None = None
+    """What it is, where no document of an array says so."""
     digest: LeafDigest | None = None
     proof: Proof | None = None
 

@@ -9,6 +9,7 @@ import msgspec
 
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.salvage.file import format_of_broken
 from surgery_cli.salvage.item import is_item
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import is_leftover, step_name, unfinished_name
@@ -49,10 +50,14 @@ def find_broken(path: Path) -> BrokenPlace:
     """
     if not filesystem.exists(path) and (step := _step_of(path)) is not None:
         return find_broken(step)
+    if filesystem.is_file(path) and format_of_broken(path) is not None:
+        root = filesystem.real(path)
+        return BrokenPlace(root, {"": root})
     if not filesystem.is_folder(path):
         what = "is no directory" if filesystem.exists(path) else "does not exist"
         raise PlanError(
-            f"'{path}' {what}", fix="name the directory of what is left of a checkpoint"
+            f"'{path}' {what}",
+            fix="name what is left of a checkpoint: its directory, or a file of msgpack, safetensors or npz",
         )
     root = filesystem.real(path)
     while is_leftover(root.name) and len(inside := _folders(root)) == 1:

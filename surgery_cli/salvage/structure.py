@@ -35,6 +35,7 @@ Origin = Literal[
     "another checkpoint",
     "a script's function",
     "names of arrays",
+    "the file before its break",
 ]
 
 

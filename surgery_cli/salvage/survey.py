@@ -12,6 +12,7 @@ from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import CheckpointError
 from surgery_cli.proof.surgery_json import Record, decoded
+from surgery_cli.salvage.file import BrokenFile, format_of_broken
 from surgery_cli.salvage.item import BrokenItem
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.likeness import Alike
@@ -27,7 +28,7 @@ class Survey(msgspec.Struct, frozen=True):
     """What was found: every leaf, by item, '' for one without a name."""
 
     place: BrokenPlace
-    items: dict[str, BrokenItem]
+    items: dict[str, BrokenItem | BrokenFile]
     leaves: dict[str, dict[LeafPath, SavedLeaf]]
     lost: dict[str, str]
     """Items of which nothing is left, by name, and why that is known."""
@@ -40,14 +41,18 @@ class Survey(msgspec.Struct, frozen=True):
 
 def survey(place: BrokenPlace, like: Alike, memory_bytes: int, listener: Listener | None) -> Survey:
     """Read every byte of what is left; ``like`` gives the structure where the metadata is lost."""
-    items: dict[str, BrokenItem] = {}
+    items: dict[str, BrokenItem | BrokenFile] = {}
     leaves: dict[str, dict[LeafPath, SavedLeaf]] = {}
     record = _record_of(place)
     for name, folder in place.items.items():
+        form = format_of_broken(folder) if filesystem.is_file(folder) else None
         distrusted = _not_as_sealed(place, folder, record)
-        item = items[name] = BrokenItem(folder, like(name), distrusted=distrusted)
-        total = sum(array.stored_bytes for array in item.arrays.values())
-        meter = Meter(listener, "reading", total)
+        item = items[name] = (
+            BrokenItem(folder, like(name), distrusted=distrusted)
+            if form is None
+            else BrokenFile(folder, form)
+        )
+        meter = Meter(listener, "reading", item.stored_bytes)
         known = {} if record is None else _recorded(record, name, item.structure.entries)
         leaves[name] = item.leaves(memory_bytes, known, meter.advance)
     empty = {
@@ -71,7 +76,9 @@ def _recorded(record: Record, name: str, paths: Iterable[LeafPath]) -> dict[Leaf
 
 def _record_of(place: BrokenPlace) -> Record | None:
     """The record that the broken checkpoint carries, if it is as it was written."""
-    file = place.root / RECORD
+    root = place.root
+    is_file = filesystem.is_file(root)
+    file = root.with_name(f"{root.name}.{RECORD}") if is_file else root / RECORD
     try:
         return decoded(read_small(file), file) if filesystem.is_file(file) else None
     except CheckpointError:

@@ -19,6 +19,7 @@ from surgery_cli.script.function import Script, read_script
 from surgery_cli.script.initial_values import initial_values
 from surgery_cli.script.items import aligned
 from surgery_cli.script.user_code import Say
+from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
@@ -67,6 +68,11 @@ def surveyed(
     Raises:
         SurgeryError: what was asked for cannot be used, or does not have what is lost.
     """
+    if filesystem.is_file(place.root) and any((asked.like, asked.like_init, asked.fill_from)):
+        raise PlanError(
+            f"'{place.root}' is one file, of which only what is left can be taken",
+            fix="rescue that with `--allow-partial`, and add what is lost by edits (`surgery insert --help`)",
+        )
     script = read_script(asked.like_init, say=say) if asked.like_init else None
     if asked.fill_from is None:
         survey = survey_of(place, _alike(place, asked, script, None), memory_bytes, listener)

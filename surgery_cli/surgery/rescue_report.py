@@ -7,6 +7,7 @@ from typing import Final
 
 from surgery_cli import reports
 from surgery_cli.salvage.item import spec_of
+from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.place import is_understood
 from surgery_cli.salvage.states import Route
 from surgery_cli.salvage.survey import Survey
@@ -21,6 +22,12 @@ _UNKNOWN: Final = (
 )
 
 
+_KNOWING: Final = ("another checkpoint", "a script's function", "the file before its break")
+"""Whence nesting is known, as well as names."""
+_LACKING: Final = ("names of arrays", "the file before its break")
+"""Whence not all names may be known."""
+
+
 def saved_rows(survey: Survey, origins: Mapping[LeafPath, str]) -> list[reports.SavedRow]:
     """A row for every leaf; ``origins`` are those of what fills it."""
     rows = []
@@ -31,9 +38,7 @@ def saved_rows(survey: Survey, origins: Mapping[LeafPath, str]) -> list[reports.
                 reports.SavedRow(
                     path=str(path),
                     state=leaf.state,
-                    type_text=""
-                    if leaf.array is None
-                    else spec_of(leaf.array, LeafKind.ARRAY).type_text,
+                    type_text=_type_text(leaf),
                     share=round(leaf.share, 6),
                     missing=[_slices(block) for block in leaf.missing if block],
                     proof=leaf.proof or "",
@@ -47,6 +52,11 @@ def saved_rows(survey: Survey, origins: Mapping[LeafPath, str]) -> list[reports.
         reports.SavedRow(path=name or ".", state="lost", share=0.0, why=why)
         for name, why in survey.lost.items()
     ]
+
+
+def _type_text(leaf: SavedLeaf) -> str:
+    spec = leaf.spec if leaf.array is None else spec_of(leaf.array, LeafKind.ARRAY)
+    return "" if spec is None else spec.type_text
 
 
 def _slices(block: tuple[tuple[int, int], ...]) -> str:
@@ -69,8 +79,7 @@ def rescue_report(
                 f"{front}'{path}' is of a type {text!r} that nobody knows; taken for an array"
             )
         if item.structure.origin != "metadata":
-            is_like = item.structure.origin in ("another checkpoint", "a script's function")
-            unknown = "" if is_like else _UNKNOWN
+            unknown = "" if item.structure.origin in _KNOWING else _UNKNOWN
             notes.append(f"{front}names and nesting come from {item.structure.origin}{unknown}")
     notes += [
         f"'{other.name}' is damaged, and left out"
@@ -102,7 +111,7 @@ def _doubts(survey: Survey, rows: list[reports.SavedRow]) -> list[str]:
             "'decodes' is no proof: chunks have no checksum, nor what describes a leaf in a folder of its own, and a"
             " flipped bit gives other numbers, or another shape"
         )
-    if any(item.structure.origin == "names of arrays" for item in survey.items.values()):
+    if any(item.structure.origin in _LACKING for item in survey.items.values()):
         found.append("a leaf of which neither a name nor a value is left is not counted")
     ways = [row.routes[-1] for row in rows if row.state == "whole" and row.routes]
     for way, words in _LESS_THAN_THE_MANIFEST.items():

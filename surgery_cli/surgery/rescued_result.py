@@ -13,6 +13,7 @@ from surgery_cli.errors import CheckpointError, SurgeryError
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.proof.records import record_key, record_path, write_record
 from surgery_cli.proof.surgery_json import Record, new_record
+from surgery_cli.salvage.file import BrokenFile
 from surgery_cli.salvage.place import fingerprint, is_understood
 from surgery_cli.salvage.proving import proved
 from surgery_cli.salvage.survey import Survey
@@ -62,14 +63,21 @@ class Rescue(msgspec.Struct, frozen=True):
             raise
         except OSError as error:
             raise with_aftermath(write_failed(str(target), error)) from error
-        return target / record.relative_to(staging.new)
+        is_beside = not record.is_relative_to(staging.new)
+        return (
+            target.with_name(record.name) if is_beside else target / record.relative_to(staging.new)
+        )
 
     def _write(self, new: Path, linker: Linker) -> Path:
         """Everything in its place, read back and put on record; the file of the record."""
         for name, item in self.survey.items.items():
             was_empty = not self.survey.leaves[name] and name not in self.survey.lost
             if self.kept[name] or was_empty:
-                write_item(item, self.kept[name], new / name if name else new)
+                place = new / name if name else new
+                if isinstance(item, BrokenFile):
+                    item.write(self.kept[name], place)
+                else:
+                    write_item(item, self.kept[name], place)
         for other in filter(is_understood, self.survey.place.others):
             linker.copy_tree(other, new / other.name)
         filesystem.forget(new)

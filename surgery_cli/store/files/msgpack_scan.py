@@ -57,15 +57,17 @@ def scan_file(path: Path) -> Scan:
         CheckpointError: it is cut short, is not msgpack, or declares more than it holds.
     """
     with filesystem.reader(path) as file:
-        return _Scanner(path, file).scan()
+        return Scanner(path, file).scan()
 
 
-class _Scanner(Cursor):
+class Scanner(Cursor):
     """Walks from value to value."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         super().__init__(path, file)
         self.found = Scan({}, set(), set())
+        self.within = LeafPath()
+        """What is being read."""
 
     def scan(self) -> Scan:
         head = self.peek(1)
@@ -78,7 +80,7 @@ class _Scanner(Cursor):
 
     def _value(self, path: LeafPath, depth: int) -> None:
         NESTING.check(depth, f"a leaf in '{self.path}'")
-        start = self.at
+        start, self.within = self.at, path
         token = self.token()
         if token.kind == "map":
             self._map(path, token.size, start, depth)

@@ -74,14 +74,21 @@ class MsgpackFile:
         CheckpointError: (on first use) the file is cut short, damaged or not msgpack.
     """
 
-    def __init__(self, path: Path, *, has_arrays_beside: bool = False) -> None:
-        """``has_arrays_beside``: it may refer to arrays in the folder that it stands in."""
+    def __init__(
+        self, path: Path, *, has_arrays_beside: bool = False, known: Scan | None = None
+    ) -> None:
+        """``has_arrays_beside``: it may refer to arrays in the folder that it stands in. ``known``: its leaves, as far
+        as they can be read.
+        """
+        self._known = known
         self.path = path
         self._has_arrays_beside = has_arrays_beside
 
     @cached_property
     def _whole(self) -> Scan:
         """Every leaf with its place in the file, under all keys that stand there."""
+        if self._known is not None:
+            return self._known
         try:
             return scan_file(self.path)
         except OSError as error:

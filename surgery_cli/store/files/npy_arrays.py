@@ -178,6 +178,23 @@ def _described(
     return ArrayEntry(spec, place, member)
 
 
+def array_in(path: Path, file: IO[bytes], member: str) -> np.ndarray[Any, Any]:
+    """The array of an entry from its bytes, in this machine's byte order.
+
+    Raises:
+        CheckpointError: it is no array of numbers.
+    """
+    import numpy as np
+    from numpy.lib import format as npy
+
+    size = file.seek(0, 2)
+    file.seek(0)
+    _described(path, file, None, size, member)
+    file.seek(0)
+    array = npy.read_array(file, allow_pickle=False)
+    return np.asarray(array).astype(array.dtype.newbyteorder("="), copy=False)
+
+
 def unpacked(path: Path, member: str | None) -> np.ndarray[Any, Any]:
     """The whole array, in this machine's byte order: for compressed entries, Fortran order and foreign byte order.
 

@@ -112,8 +112,22 @@ def read_header(path: Path) -> dict[LeafPath, ContiguousArray]:
     """The tensors of one file with their places, by name.
 
     Raises:
+        CheckpointError: as ``declared``; or the file is longer or shorter than the header says.
+    """
+    found, size = declared(path), filesystem.size(path)
+    stops = [segment.offset + segment.length for one in found.values() for segment in one.segments]
+    needed = max(stops, default=size)
+    if needed != size:
+        raise _refusal(path, f"its tensors need {needed} bytes, and it has {size}")
+    return found
+
+
+def declared(path: Path) -> dict[LeafPath, ContiguousArray]:
+    """The tensors of which the header of a file says where they stand, or stood.
+
+    Raises:
         CheckpointError: the header is longer than the file or the format allows, is not JSON, names an unknown dtype,
-            or its offsets overlap, leave holes, point outside, or do not fit the shapes.
+            or its offsets overlap, leave holes, or do not fit the shapes.
     """
     try:
         size = filesystem.size(path)
@@ -150,8 +164,6 @@ def read_header(path: Path) -> dict[LeafPath, ContiguousArray]:
         segment = Segment(8 + length + begin, needed)
         found[_path_of(name)] = ContiguousArray(path, entry.shape, dtype, segments=(segment,))
         at = end
-    if 8 + length + at != size:
-        raise _refusal(path, f"its tensors need {8 + length + at} bytes, and it has {size}")
     return {_path_of(name): found[_path_of(name)] for name in entries}
 
 

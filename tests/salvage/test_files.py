@@ -1,0 +1,93 @@
+"""Files that break off: msgpack, safetensors, npz; Flax, safetensors and NumPy read what is rescued."""
+
+import flax.serialization
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from surgery_cli import surgery
+from surgery_cli.errors import CheckpointError, PlanError
+
+VALUES = {
+    name: np.random.default_rng(n).standard_normal((40, 8)).astype(np.float32)
+    for n, name in enumerate("abcdef")
+}
+
+
+def _written(place):
+    match place.suffix:
+        case ".safetensors":
+            safetensors.numpy.save_file(VALUES, place)
+        case ".npz":
+            np.savez(place, **VALUES)
+        case _:
+            place.write_bytes(flax.serialization.to_bytes({"params": VALUES, "step": 3}))
+    return place
+
+
+def _read(place):
+    match place.suffix:
+        case ".safetensors":
+            return safetensors.numpy.load_file(place)
+        case ".npz":
+            return dict(np.load(place))
+        case _:
+            tree = flax.serialization.msgpack_restore(place.read_bytes())
+            return dict(tree["params"])
+
+
+SUFFIXES = [".safetensors", ".npz", ".msgpack"]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.99])
+def test_leaves_before_the_break_come_back(suffix, share, tmp_path):
+    broken, new = _written(tmp_path / f"broken{suffix}"), tmp_path / f"new{suffix}"
+    raw = broken.read_bytes()
+    broken.write_bytes(raw[: int(len(raw) * share)])
+
+    found = surgery.rescue(str(broken))
+    surgery.rescue(str(broken), str(new), allow_partial=True)
+
+    whole = {row.path.removeprefix("params/") for row in found.leaves if row.state == "whole"}
+    there = {name for name, v in VALUES.items() if v.tobytes() in broken.read_bytes()}
+    assert whole == there
+    assert len(there) in range(1, 7)
+    if there != set(VALUES):
+        lost = [row for row in found.leaves if row.state == "lost"]
+        assert lost
+        if suffix == ".safetensors":  # its header names all
+            assert {row.path for row in lost} == VALUES.keys() - there
+    values = _read(new)
+    assert values.keys() == there
+    assert all(np.array_equal(values[name], VALUES[name]) for name in there)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_without_leave_nothing_is_written_and_nothing_fills_a_file(suffix, tmp_path):
+    broken = _written(tmp_path / f"broken{suffix}")
+    raw = broken.read_bytes()
+    broken.write_bytes(raw[: len(raw) // 2])
+    with pytest.raises(CheckpointError, match="whole, and"):
+        surgery.rescue(str(broken), str(tmp_path / f"new{suffix}"))
+    with pytest.raises(PlanError, match="is one file"):
+        surgery.rescue(str(broken), str(tmp_path / f"new{suffix}"), fill_from=str(broken))
+    with pytest.raises(CheckpointError, match="would find"):
+        surgery.inspect(str(broken))
+
+
+def test_a_member_without_its_checksum_is_lost(tmp_path):
+    broken = _written(tmp_path / "broken.npz")
+    raw = bytearray(broken.read_bytes())
+    raw[raw.find(VALUES["c"].tobytes()) + 5] ^= 1
+    broken.write_bytes(raw)
+
+    rows = {row.path: row for row in surgery.rescue(str(broken)).leaves}
+
+    assert {name for name, row in rows.items() if row.state == "lost"} == {"c"}
+    assert {row.proof for name, row in rows.items() if name != "c"} == {"checksum"}
+
+
+def test_a_whole_file_is_whole(tmp_path):
+    for suffix in SUFFIXES:
+        assert surgery.rescue(str(_written(tmp_path / f"whole{suffix}"))).is_whole
