@@ -252,6 +252,22 @@ def test_with_data_read_flipped_bits_are_found_where_a_digest_is_on_record(run):
     assert "surgery rescue" in read[0].todo
 
 
+def test_what_is_gone_since_a_seal_or_a_seal_that_does_not_hold_is_damage(run):
+    for step in (1, 2, 3):
+        surgery.seal(str(run), step=step)
+    (run / "1/metrics/metrics").unlink()
+    record = run / "2/surgery.json"
+    record.write_bytes(record.read_bytes().replace(b'"leaves": 2', b'"leaves": 3'))
+    rows = {row.path: row for row in surgery.doctor(str(run), settled_seconds=0).places}
+    assert {name: row.state for name, row in rows.items() if row.state != "whole"} == {
+        "1": "damaged",
+        "2": "damaged",
+    }
+    assert rows["1"].why == ["`metrics/metrics` is gone since it was sealed"]
+    assert rows["1"].todo.startswith(f"`surgery verify {run}/1` says all that is not as it was")
+    assert "surgery.json' is not what was sealed" in rows["2"].why[0]
+
+
 def _size(file):
     return file.stat().st_size
 

@@ -17,6 +17,7 @@ from surgery_cli.examination.places import Kind, Place
 from surgery_cli.examination.temporary_names import is_copy
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.proof.metadata_files import metadata_faults
+from surgery_cli.proof.sealed_files import seen_since_sealed
 from surgery_cli.salvage.glance import Glance, glance
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import is_committed, lock_around
@@ -155,7 +156,10 @@ def _opened(place: Place, seen: Footprint) -> Condition:
         why.append(f"there is no `_METADATA`{where}: arrays' names alone tell what the tree was")
     dead = checkpoint.dead_bytes
     todo = ""
-    if not why and dead > max(seen.bytes / 4, WORTHWHILE_DEAD_BYTES):
+    if unlike := seen_since_sealed(checkpoint):
+        why += unlike
+        todo = f"`surgery verify {quote(str(place.path))}` says all that is not as it was sealed"
+    elif not why and dead > max(seen.bytes / 4, WORTHWHILE_DEAD_BYTES):
         todo = f"`surgery compact {quote(str(place.path))} NEW` leaves out what is dead in it"
     return Condition(
         place=place,
@@ -232,6 +236,7 @@ def with_rescue(found: Condition, *, is_save: bool = False) -> Condition:
         todo += "; before the job starts again, which may remove it"
     if copies:
         todo = f"do the copy again; else {todo}"
+    todo = f"{found.todo}; {todo}" if found.todo else todo
     return msgspec.structs.replace(found, left=left, why=why, of=of, todo=todo)
 
 

@@ -42,6 +42,24 @@ def check_sealed_files(checkpoint: Checkpoint) -> None:
     _refuse(checkpoint, [key for key, digest in found.items() if digest != record.files[key]])
 
 
+def seen_since_sealed(checkpoint: Checkpoint) -> list[str]:
+    """What names and sizes show to be no more as it was sealed, or that the record itself is not; no file is read."""
+    try:
+        record = read_record(checkpoint)
+    except CheckpointError as error:
+        problem = error.problems[0]
+        return [f"{problem.what}: {problem.why}"]
+    if record is None or not record.files:
+        return []
+    files = files_of(recorded_place(checkpoint))
+    found = [f"`{key}` is gone since it was sealed" for key in record.files if key not in files]
+    return found + [
+        f"`{key}` has not the {known.bytes:,} bytes that it had when it was sealed"
+        for key, known in (record.file_blocks or {}).items()
+        if key in files and filesystem.size(files[key]) != known.bytes
+    ]
+
+
 def check_taken_files(checkpoint: Checkpoint, hashes: Mapping[str, str]) -> None:
     """Hold the files of a result, by their digests, against the seal of the source that some of them were taken from.
 
