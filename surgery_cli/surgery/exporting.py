@@ -17,13 +17,16 @@ from surgery_cli.plan import Plan
 from surgery_cli.settings.declaration import given
 from surgery_cli.settings.export import Export
 from surgery_cli.settings.run import Options
+from surgery_cli.store import filesystem
+from surgery_cli.store.export.companions import companion_notes, companions
+from surgery_cli.store.export.contract import NewFile
 from surgery_cli.store.export.leaves import exported
 from surgery_cli.store.export.table import FORMATS
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.item_plan import ItemPlan
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
-from surgery_cli.words.notes import Consequence
+from surgery_cli.words.notes import Consequence, Note
 from surgery_cli.words.quantities import byte_text, counted
 
 _WITHOUT_MEANING: Final = {
@@ -136,7 +139,15 @@ def check_called(target: Path, plan: Plan) -> None:
         FORMATS[plan.output.format].check_destination(target, plan.output)
 
 
-def left_behind_notes(checkpoint: Checkpoint) -> list[Consequence]:
+def beside_notes(
+    checkpoint: Checkpoint, draft: Draft, output: Export, target: Path | None
+) -> list[Note]:
+    """What becomes of all that stands beside the tree in the source."""
+    found = companions(checkpoint, output, target)
+    return [*_left_behind_notes(checkpoint), *companion_notes(found, draft)]
+
+
+def _left_behind_notes(checkpoint: Checkpoint) -> list[Consequence]:
     """What stands beside the tree in the source, and has no place in files of arrays."""
     location = checkpoint.location
     others = [*location.other_items, *(path.name for path in location.foreign)]
@@ -148,19 +159,24 @@ def left_behind_notes(checkpoint: Checkpoint) -> list[Consequence]:
 
 
 def export_document(
-    plans: Mapping[str, ItemPlan], output: Export, destination: Path | None
+    checkpoint: Checkpoint,
+    plans: Mapping[str, ItemPlan],
+    output: Export,
+    destination: Path | None,
 ) -> reports.Exported:
     """The files that will be there."""
     (item,) = plans.values()
     target = destination or Path("result")
     files = FORMATS[output.format].new_files(item, target, output)
+    carried = companions(checkpoint, output, destination).carried
+    beside = [NewFile(file.name, 0, filesystem.size(file)) for file in carried]
     return reports.Exported(
         format=output.format,
         files=[
             reports.ExportedFile(
                 name=file.name or target.name, leaves=file.leaves, bytes=file.bytes
             )
-            for file in files
+            for file in files + beside
         ],
     )
 

@@ -19,10 +19,12 @@ from surgery_cli.engine.forecast import read_bytes
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.plan import Plan
 from surgery_cli.settings.run import Options
+from surgery_cli.store import filesystem
+from surgery_cli.store.export.companions import companions
 from surgery_cli.store.filesystem.request_counts import Requests, requests_so_far
 from surgery_cli.store.write.carried_files import carried_files, unchosen_files
 from surgery_cli.store.write.item_plan import Way
-from surgery_cli.surgery.exporting import export_document, export_reason, left_behind_notes
+from surgery_cli.surgery.exporting import beside_notes, export_document, export_reason
 from surgery_cli.surgery.judged_checks import judged_checks, warnings_said
 from surgery_cli.surgery.layout import reshard_document
 from surgery_cli.surgery.leaf_names import Names, document_names
@@ -101,6 +103,10 @@ def costs(
     if not prepared.is_export:
         copied += sum(file.size for file in carried_files(prepared.checkpoint))
         linked += sum(file.size for file in unchosen_files(prepared.checkpoint))
+    if prepared.output is not None:
+        target = None if destination is None else path_at(str(destination))
+        beside = companions(prepared.checkpoint, prepared.output, target).carried
+        copied += sum(map(filesystem.size, beside))
     if is_all_copied(prepared, destination, options):
         linked, copied = 0, copied + linked
     moved = (read, written, linked, copied)
@@ -131,7 +137,7 @@ def previewed(
     export: reports.Exported | UnsetType = UNSET
     if prepared.output is not None:
         target = None if destination is None else path_at(destination)
-        export = export_document(prepared.plans, prepared.output, target)
+        export = export_document(prepared.checkpoint, prepared.plans, prepared.output, target)
         strategy, reason = "export", export_reason(export)
     return reports.Preview(
         source=str(prepared.checkpoint.location.root),
@@ -167,7 +173,7 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
     notes: list[Note] = [
         *inference_notes(checkpoint),
         *damage_notes(checkpoint),
-        *_notes_beside_leaves(prepared),
+        *_notes_beside_leaves(prepared, destination),
         *(look.note for look in prepared.looked if look.note is not None),
         *draft.notes,
         *warnings_said(draft.checks),
@@ -188,11 +194,12 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
     return notes
 
 
-def _notes_beside_leaves(prepared: Prepared) -> list[Note]:
+def _notes_beside_leaves(prepared: Prepared, destination: str | None) -> list[Note]:
     """What becomes of items and files beside the leaves that edits can touch."""
     checkpoint = prepared.checkpoint
-    if prepared.is_export:
-        return [*left_behind_notes(checkpoint)]
+    if prepared.output is not None:
+        target = None if destination is None else path_at(destination)
+        return beside_notes(checkpoint, prepared.draft, prepared.output, target)
     return [
         *unchosen_notes(checkpoint),
         *link_notes(checkpoint, prepared.boundary),

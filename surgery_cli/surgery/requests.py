@@ -79,7 +79,11 @@ def requests_of_run(
     tally = Tally(target, so_far)
     add_values_read(tally, prepared)
     if prepared.output is not None:
-        _add_export(tally, prepared, export_document(prepared.plans, prepared.output, destination))
+        _add_export(
+            tally,
+            prepared,
+            export_document(prepared.checkpoint, prepared.plans, prepared.output, destination),
+        )
         return tally.requests
     _add_carried(tally, prepared, target)
     memory_bytes = bytes_to_use(options.memory_bytes)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from surgery_cli.settings.export import Export
+from surgery_cli.store.export.companions import companions
 from surgery_cli.store.export.contract import OutputFormat
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -14,7 +15,7 @@ from surgery_cli.store.write.step import StepWriter
 
 
 class ExportWriter(StepWriter):
-    """What is written is the tree alone: nothing of the source comes along beside it."""
+    """What is written is the tree; beside it comes along what a folder of Hugging Face's has for its readers."""
 
     def __init__(
         self,
@@ -27,6 +28,7 @@ class ExportWriter(StepWriter):
         request: Export,
     ) -> None:
         super().__init__(checkpoint, plans, new, linker, compact={})
+        self._companions = companions(checkpoint, request, new).carried
         self.items = {name: form.writer(plan, new, request) for name, plan in plans.items()}
 
     def begin(self) -> None:
@@ -38,3 +40,5 @@ class ExportWriter(StepWriter):
         """Write what comes last."""
         for writer in self.items.values():
             writer.finish()
+        for file in self._companions:
+            self.linker.copy(file, self.new / file.name)
