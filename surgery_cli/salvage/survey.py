@@ -32,6 +32,8 @@ class Survey(msgspec.Struct, frozen=True):
     leaves: dict[str, dict[LeafPath, SavedLeaf]]
     lost: dict[str, str]
     """Items of which nothing is left, by name, and why that is known."""
+    record_fault: str = ""
+    """What is wrong with the record of digests, if it cannot be gone by."""
 
     def path(self, item: str, inner: LeafPath) -> LeafPath:
         """A leaf's path in the whole tree: if the step has, or had, several items, from the item's name on."""
@@ -43,7 +45,7 @@ def survey(place: BrokenPlace, like: Alike, memory_bytes: int, listener: Listene
     """Read every byte of what is left; ``like`` gives the structure where the metadata is lost."""
     items: dict[str, BrokenItem | BrokenFile] = {}
     leaves: dict[str, dict[LeafPath, SavedLeaf]] = {}
-    record = _record_of(place)
+    record, fault = _record_of(place)
     for name, folder in place.items.items():
         form = format_of_broken(folder) if filesystem.is_file(folder) else None
         distrusted = _not_as_sealed(place, folder, record)
@@ -60,7 +62,7 @@ def survey(place: BrokenPlace, like: Alike, memory_bytes: int, listener: Listene
         for name, item in items.items()
         if not leaves[name] and (item.structure.origin != "metadata" or item.structure.faults)
     }
-    return Survey(place, items, leaves, {**place.lost, **empty})
+    return Survey(place, items, leaves, {**place.lost, **empty}, fault)
 
 
 def _recorded(record: Record, name: str, paths: Iterable[LeafPath]) -> dict[LeafPath, LeafDigest]:
@@ -74,15 +76,18 @@ def _recorded(record: Record, name: str, paths: Iterable[LeafPath]) -> dict[Leaf
     return found
 
 
-def _record_of(place: BrokenPlace) -> Record | None:
-    """The record that the broken checkpoint carries, if it is as it was written."""
+def _record_of(place: BrokenPlace) -> tuple[Record | None, str]:
+    """The record that the broken checkpoint carries, if it is as it was written; else what is wrong with it."""
     root = place.root
     is_file = filesystem.is_file(root)
     file = root.with_name(f"{root.name}.{RECORD}") if is_file else root / RECORD
     try:
-        return decoded(read_small(file), file) if filesystem.is_file(file) else None
-    except CheckpointError:
-        return None
+        return (decoded(read_small(file), file) if filesystem.is_file(file) else None), ""
+    except CheckpointError as error:
+        return (
+            None,
+            f"'{file.name}' is damaged, and no digest on record counts: {error.problems[0].why}",
+        )
 
 
 def _not_as_sealed(place: BrokenPlace, folder: Path, record: Record | None) -> frozenset[str]:

@@ -91,6 +91,7 @@ def rescue_report(
         notes.append(
             f"{step} fills what is not whole: the newest before it of which that can be read"
         )
+    notes += filter(None, [survey.record_fault])
     notes += _doubts(survey, rows)
     return reports.Rescued(
         broken=str(survey.place.root),

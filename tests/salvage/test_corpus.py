@@ -332,3 +332,16 @@ def test_a_small_file_that_is_not_what_was_sealed_is_named(saved, tmp_path):
 
     assert any("'_METADATA' is damaged: it is not what was sealed" in note for note in done.notes)
     assert np.array_equal(restored(tmp_path / "new")["params.bias"], np.ones(8))
+
+
+def test_a_damaged_seal_proves_nothing_and_that_is_said(saved):
+    surgery.seal(str(saved))
+    record = saved / "surgery.json"
+    record.write_text(record.read_text().replace('"grid"', '"gird"', 1))
+
+    found = surgery.rescue(str(saved))
+
+    assert {row.proof for row in found.leaves} == {"decodes"}
+    assert any(
+        "'surgery.json' is damaged, and no digest on record counts" in n for n in found.notes
+    )
