@@ -354,4 +354,5 @@ def test_a_thousand_steps_stay_a_page(command, run):  # noqa: F811
         (run / str(step) / "metrics/metrics").unlink()
     shown = command("doctor", run, "--settled", "0").out.splitlines()
     assert len(shown) < 200
+    assert len(command("doctor", run, "--settled", "0", "--verbose").out.splitlines()) > 200
     assert any("more (`--verbose` lists them)" in line for line in shown)

@@ -27,7 +27,7 @@ def render(document: Examination, page: Page, *, verbose: bool = False) -> None:
     shown = lines if verbose else lines[:_SHOWN]
     page.line()
     for one in shown:
-        _line(one, page)
+        _line(one, page, verbose=verbose)
     page.rest(len(lines) - len(shown), indent=2)
     page.remarks("note", document.notes, indent=2)
 
@@ -57,7 +57,7 @@ def _is_quiet(row: ExaminedPlace) -> bool:
     return row.state in ("whole", "apart") and not row.todo and not row.temporary
 
 
-def _line(rows: Sequence[ExaminedPlace], page: Page) -> None:
+def _line(rows: Sequence[ExaminedPlace], page: Page, *, verbose: bool) -> None:
     first = rows[0]
     state = Cell(f"{first.state:<11}", _TONES.get(first.state, "doubtful"))
     if len(rows) > 1:
@@ -65,9 +65,7 @@ def _line(rows: Sequence[ExaminedPlace], page: Page) -> None:
         return
     of = f" of {first.of}" if first.of else ""
     page.line(state, f"{first.path}{of}  {byte_text(first.bytes)}{_leaves(first)}")
-    for why in first.why[:_MOST_WHYS]:
-        page.line(why, indent=4)
-    page.rest(len(first.why[_MOST_WHYS:]), indent=4)
+    page.names(first.why, most=None if verbose else _MOST_WHYS, indent=4)
     if first.temporary:
         size = byte_text(sum(first.temporary.values()))
         names = listed(list(first.temporary), 3)
