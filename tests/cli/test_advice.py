@@ -13,6 +13,7 @@ from surgery_cli.cli.rendering.spelling import in_options
 from surgery_cli.errors import WriteError
 from surgery_cli.operations.table import operations
 from surgery_cli.plan import fields_of
+from surgery_cli.settings.export import Export
 from surgery_cli.settings.reshard import Reshard
 from surgery_cli.store.write import aftermath
 from surgery_cli.words.advice import NOTHING_LEFT, Aside, FieldName, InPlan, joined, worded
@@ -233,7 +234,7 @@ def templates():
 
 def test_every_template_gets_its_values_and_names_fields_that_there_are():
     known = NAMES | {"set", "optimizer_kind", "params", "seed"}
-    known |= {f.name for f in fields_of(Reshard)}
+    known |= {f.name for kind in (Export, Reshard) for f in fields_of(kind)}
     found = list(templates())
     assert len(found) > 100
     for place, template, count in found:
