@@ -94,6 +94,11 @@ class Composition:
         return not all(kernel.keeps_places for kernel in self.kernels)
 
     @property
+    def only_moves(self) -> bool:
+        """True if nothing is computed: every value is one that is stored, here or elsewhere."""
+        return not self.measured and all(isinstance(one, Arrangement) for one in self.kernels)
+
+    @property
     def needed_again(self) -> frozenset[int]:
         """The identities of the parts of which more than one other is made, and of what these are made of."""
         again = _needed_again(self._made, (measured.parts for measured in self.measured))

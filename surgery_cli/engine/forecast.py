@@ -263,7 +263,7 @@ def _reading_bytes(recipe: Recipe, window: Window) -> tuple[int, int]:
 def computing_bytes(leaf: PlannedLeaf, block: tuple[int, ...], tile_elements: int | None) -> int:
     """Bytes in memory while a block of a leaf is computed of values that are there already."""
     of = Composition(leaf.recipe)
-    if all(isinstance(kernel, Arrangement) for kernel in of.kernels):
+    if of.only_moves:
         return 0
     window = tuple(slice(0, n) for n in block)
     return _tile_bytes(window, tile_elements if of.is_divisible else None)

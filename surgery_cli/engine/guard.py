@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from surgery_cli.draft.expression import Made, Recipe, parts
+from surgery_cli.draft.expression import Made, Recipe, Stored, parts
 from surgery_cli.draft.kernel import Window
 from surgery_cli.draft.recipe import SOURCE
 from surgery_cli.engine.composition import Composition
@@ -29,13 +29,16 @@ class FiniteGuard:
         """Raises ValueRefusal: an edit made a value that is not finite."""
         origin = leaf.output.home
         is_ours = origin is not None and origin.source == SOURCE
-        if leaf.output.is_by_reference and is_ours:
+        recipe = leaf.recipe
+        stood_there = is_ours and isinstance(recipe, Stored) and recipe.ref == origin
+        of = Composition(recipe)
+        if stood_there or (of.moves_elements and of.only_moves):  # no value is new
             return
         path = origin.path if origin is not None and is_ours else leaf.draft_path
         before = partial(self._stood_there, path, window)
-        if Composition(leaf.recipe).moves_elements:
-            before = partial(self._was_read, leaf.recipe, window, values)
-        check_finite(leaf.draft_path, values, before, partial(_author, leaf.recipe))
+        if of.moves_elements:
+            before = partial(self._was_read, recipe, window, values)
+        check_finite(leaf.draft_path, values, before, partial(_author, recipe))
 
     def _stood_there(self, path: LeafPath, window: Window) -> np.ndarray[Any, Any] | None:
         """What the source has where a block goes; None if it has nothing there, or of another shape.
