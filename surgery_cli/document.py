@@ -75,6 +75,20 @@ class Failure(Document, kw_only=True, frozen=True):
         return Suite("surgery", "", cases)
 
 
+class LintedFile(msgspec.Struct, kw_only=True, frozen=True):
+    """A plan or policy in which nothing is wrong, and how many edits or rules it has."""
+
+    file: str
+    kind: str
+    entries: int
+
+
+class Linted(Document, kw_only=True, frozen=True):
+    """What ``lint`` prints where nothing is wrong; else it fails with what is."""
+
+    files: list[LintedFile]
+
+
 def as_builtins(document: Any) -> Any:
     """The document as JSON-ready values; NaN and infinities become strings, and notes of any kind, too."""
     return mapped(msgspec.to_builtins(document, enc_hook=str), _finite)

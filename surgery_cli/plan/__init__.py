@@ -1,6 +1,7 @@
 """Plans: text in YAML, TOML or JSON, and edit commands, as operations."""
 
 from surgery_cli.plan.fields import Field, fields_of
+from surgery_cli.plan.lint import lint
 from surgery_cli.plan.options import operation_from_options
 from surgery_cli.plan.plan import Origin, Plan, PolicyRule, plan_of, replaced
 from surgery_cli.plan.policies import read_policy
@@ -14,6 +15,7 @@ __all__ = [
     "Plan",
     "PolicyRule",
     "fields_of",
+    "lint",
     "operation_from_options",
     "plan_from_document",
     "plan_of",

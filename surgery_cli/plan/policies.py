@@ -41,10 +41,11 @@ def read_policy(
     settings: Mapping[str, str] = {},
     stdin: TextIO | None = None,
     content: Callable[[Path], bytes] = Path.read_bytes,
+    is_linted: bool = False,
 ) -> tuple[PolicyRule, ...]:
     """The rules of a policy file, its format told by the suffix; `-` reads YAML (or JSON) from standard input.
 
-    ``settings`` fill `${name}` before `vars:` does. ``content`` reads the file.
+    ``settings`` fill `${name}` before `vars:` does. ``content`` reads the file. ``is_linted``: see `read_plan`.
 
     Raises:
         PlanError: the file cannot be read, or says something that a policy cannot mean; all problems at once.
@@ -57,7 +58,7 @@ def read_policy(
         text = parse(file_text(path, content), format_of(path), str(path))
         directory = str(path.parent.absolute())
     text = as_mapping(text)
-    variables = Variables(text, settings)
+    variables = Variables(text, settings, is_linted=is_linted)
     filled = variables.filled()
     problems = list(variables.problems)
     for key in filled:

@@ -48,6 +48,7 @@ def read_plan(
     stdin: TextIO | None = None,
     kinds: Kinds | None = None,
     content: Callable[[Path], bytes] = Path.read_bytes,
+    is_linted: bool = False,
 ) -> Plan:
     """The plan in a file, its format told by the suffix; `-` reads YAML (or JSON) from standard input.
 
@@ -59,6 +60,7 @@ def read_plan(
         stdin: What `-` reads; standard input by default.
         kinds: The operations by name; by default those of the table.
         content: What reads the file; of those in buckets, `store.filesystem.read_anew`.
+        is_linted: Variables may be left open, and those that nothing uses are a problem.
 
     Raises:
         PlanError: the file cannot be read, or says something that a plan cannot mean; all problems at once.
@@ -85,18 +87,15 @@ def read_plan(
     if text.value is None:
         text = msgspec.structs.replace(text, value={})
     if not isinstance(text.value, dict):
-        fix = (
-            "put `edits:` in front of the list"
-            if isinstance(text.value, list)
-            else "begin with `edits:`"
-        )
+        is_list = isinstance(text.value, list)
+        fix = "put `edits:` in front of the list" if is_list else "begin with `edits:`"
         raise PlanError(
             "a plan is a mapping of `edits` and other keys",
             why=f"this one is {shown(text.value)}",
             fix=fix,
             file=text.file,
         )
-    variables = Variables(text, settings)
+    variables = Variables(text, settings, is_linted=is_linted)
     filled = variables.filled()
     reader = _Reader(text, directory, kinds or operations(), variables.unfilled, content)
     reader.problems += variables.problems

@@ -35,14 +35,22 @@ class Variables:
 
     ``unfilled`` are the positions of these problems: what stands there now is not what was meant. ``is_typed``: a value
     that is exactly `${name}` takes the type that YAML gives to the setting, else everything filled is text.
+    ``is_linted``: what is not set may be set when the plan is used, and stays as it stands; a default that nothing uses
+    is a problem.
     """
 
     def __init__(
-        self, text: PlanText, settings: Mapping[str, str], *, is_typed: bool = True
+        self,
+        text: PlanText,
+        settings: Mapping[str, str],
+        *,
+        is_typed: bool = True,
+        is_linted: bool = False,
     ) -> None:
         self.text = text
         self.settings = settings
         self.is_typed = is_typed
+        self.is_linted = is_linted
         self.problems: list[Problem] = []
         self.unfilled: set[Position] = set()
         self.defaults = self._defaults()
@@ -142,6 +150,9 @@ class Variables:
             return _typed(self.settings[name], self.defaults.get(name))
         elif name in self.defaults:
             return self.defaults[name]
+        elif self.is_linted:
+            self.unfilled.add(position)
+            return f"${{{name}}}"
         else:
             known = [*self.defaults, *self.settings]
             others = f"set are {listed(known, mark='`')}" if known else "no other is set either"
@@ -157,6 +168,12 @@ class Variables:
     def _check_settings(self) -> None:
         used = sorted(self.used)
         others = f"it uses {listed(used, mark='`')}" if used else "it uses no variables"
+        for name in self.defaults if self.is_linted else ():
+            if name not in self.used:
+                what = f"nothing uses the variable `{name}`"
+                fix = "take it out, or write `${" + name + "}` where it is meant"
+                why = nearest_fix(name, used, otherwise=others)
+                self._refuse(("vars", name), what, why=why, fix=fix)
         for name in self.settings:
             if name not in self.used:
                 self._refuse(

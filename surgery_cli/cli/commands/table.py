@@ -14,6 +14,7 @@ from surgery_cli.cli.commands.doctor import doctor
 from surgery_cli.cli.commands.edits import edit_command
 from surgery_cli.cli.commands.export import export
 from surgery_cli.cli.commands.inspect import inspect
+from surgery_cli.cli.commands.lint import lint
 from surgery_cli.cli.commands.log import log
 from surgery_cli.cli.commands.operations import operations as show_operations
 from surgery_cli.cli.commands.operations import schema
@@ -49,6 +50,7 @@ COMMANDS: Final[dict[str, tuple[Command, str]]] = {
     "doctor": (doctor, "surgery doctor runs/mnist"),
     "rescue": (rescue, "surgery rescue runs/7.orbax-checkpoint-tmp runs-rescued/7"),
     "clean": (clean, "surgery clean runs/mnist-edited"),
+    "lint": (lint, "surgery lint plans/*.yaml"),
     "operations": (show_operations, "surgery operations normalize"),
     "schema": (schema, "surgery schema > surgery.schema.json"),
 }

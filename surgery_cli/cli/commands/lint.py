@@ -1,0 +1,47 @@
+"""The command `lint`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from surgery_cli.console.arguments import Output
+from surgery_cli.console.page import Page
+from surgery_cli.console.printing import print_report
+from surgery_cli.document import Linted, LintedFile
+from surgery_cli.errors import Gathering
+from surgery_cli.inputs.addresses import LocalAddress, local_address
+
+_Plans = Annotated[
+    list[LocalAddress],
+    typer.Argument(
+        parser=local_address,
+        metavar="PLAN...",
+        help="Plans and policies: .yaml, .toml or .json.",
+        show_default=False,
+    ),
+]
+
+
+def lint(plans: _Plans, *, output: Output) -> int:
+    """See that plans and policies mean something: keys, values, patterns, variables that nothing uses.
+
+    No checkpoint is looked at, and variables may be left open; exit code 2 if something is wrong.
+    """
+    from surgery_cli.plan import lint as linted
+
+    gathering, files = Gathering(), []
+    for file in plans:
+        with gathering.catching():
+            kind, entries = linted(file)
+            files.append(LintedFile(file=file, kind=kind, entries=entries))
+    gathering.raise_if_any()
+    print_report(Linted(files=files), output, _render)
+    return 0
+
+
+def _render(document: Linted, page: Page) -> None:
+    for found in document.files:
+        entries = "edits" if found.kind == "plan" else "rules"
+        page.line(f"{found.file}: {found.kind} of {found.entries:,} {entries}")

@@ -1,0 +1,154 @@
+"""What stands in the repository for pipelines: the action, the workflow of the docs and the hook, run as they stand."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.cli.junit_schema import outcomes
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SAMPLE = REPOSITORY / "sample_checkpoints" / "digits_standard"
+POLICY = """\
+rules:
+- {id: calm, at: params, norm: "..${most}"}
+- {id: twins, optimizer_mirrors_params: true}
+"""
+RUNNERS = ("actions/checkout@v4", "actions/setup-python@v5", "actions/upload-artifact@v4")
+"""Actions of GitHub's own, which a test does not run."""
+
+
+def read(name):
+    return YAML(typ="safe").load((REPOSITORY / name).read_text())
+
+
+class Runner:
+    """Runs steps in a folder that has a checkpoint and a policy, as GitHub's runner does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "bin").mkdir()
+        (folder / "runs").mkdir()
+        (folder / "policies").mkdir()
+        (folder / "runs" / "mnist").symlink_to(SAMPLE)
+        (folder / "policies" / "release.yaml").write_text(POLICY)
+        command = f'#!/bin/sh\nPYTHONPATH={REPOSITORY} exec {sys.executable} -m surgery_cli "$@"\n'
+        (folder / "bin" / "surgery").write_text(command)
+        (folder / "bin" / "surgery").chmod(0o755)
+        self.log, self.code = "", 0
+
+    def step(self, step, inputs):
+        """Run a step that is a script; its expressions are those of ``inputs``."""
+        env = {name: _filled(text, inputs) for name, text in step.get("env", {}).items()}
+        files = {"GITHUB_STEP_SUMMARY": "summary.md", "GITHUB_OUTPUT": "outputs"}
+        env |= {name: str(self.folder / file) for name, file in files.items()}
+        env |= {"GITHUB_WORKSPACE": str(self.folder)}
+        path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
+        done = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+            cwd=self.folder, env=os.environ | env | {"PATH": path},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        self.log += done.stdout + done.stderr
+        self.code = self.code or done.returncode
+
+    def action(self, given):
+        """Run the action of the repository; what it installs is there."""
+        made = read("action.yml")
+        assert {name for name, one in made["inputs"].items() if one.get("required")} <= given.keys()
+        assert given.keys() <= made["inputs"].keys()
+        inputs = {name: one.get("default", "") for name, one in made["inputs"].items()} | given
+        install, *steps = made["runs"]["steps"]
+        assert "pip install" in install["run"]
+        for step in steps:
+            assert step["shell"] == "bash"
+            assert "${{" not in step["run"]  # what is given is never code
+            self.step(step, inputs)
+
+
+def _filled(text, inputs):
+    return re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda found: inputs[found[1]], text)
+
+
+def test_the_workflow_of_the_docs_runs_step_by_step(tmp_path):
+    runner = Runner(tmp_path)
+    for step in read("docs/github-workflow.yml")["jobs"]["check"]["steps"]:
+        if step.get("uses") == "./":
+            runner.action(step["with"])
+        elif "run" in step:
+            runner.step(step, {})
+        else:
+            assert step["uses"] in RUNNERS
+    assert runner.code == 0, runner.log
+    assert "holds: 2 rules" in runner.log
+    assert "release.yaml: policy of 2 rules" in runner.log
+    assert outcomes(tmp_path / "surgery-report.xml") == {"calm": "passed", "twins": "passed"}
+    assert "2 cases: 2 ✅ holds" in (tmp_path / "summary.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "said"),
+    [
+        ({"set": "most=1"}, 1, "::error file=policies/release.yaml,line=2,title=check%3A calm::"),
+        ({}, 2, "::error file=policies/release.yaml,line=2,"),
+        ({"set": "most=1", "checkpoint": "policies"}, 3, "::error title=surgery::"),
+    ],
+)
+def test_the_action_fails_with_the_exit_code_and_says_why(tmp_path, given, code, said):
+    runner = Runner(tmp_path)
+    runner.action({"checkpoint": "runs/mnist", "policy": "policies/release.yaml"} | given)
+    assert (runner.code, said in runner.log) == (code, True), runner.log
+    assert (tmp_path / "outputs").read_text() == f"exit-code={code}\n"
+    assert set(outcomes(tmp_path / "surgery-report.xml").values()) & {"failure", "error"}
+    assert "❌" in (tmp_path / "summary.md").read_text()
+
+
+def test_the_hook_runs_on_the_plans_of_a_repository():
+    (hook,) = read(".pre-commit-hooks.yaml")
+    files = [
+        path.relative_to(REPOSITORY) for path in sorted((REPOSITORY / "plans").rglob("*.y*ml"))
+    ]
+    named = [str(file) for file in files if re.search(hook["files"], str(file))]
+    assert len(named) == len(files) > 3
+    script = "import sys; from surgery_cli.cli.main import run\ntry: run(sys.argv[1:])\nfinally: print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script, *hook["entry"].split()[1:], *named],
+        cwd=REPOSITORY, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    loaded = {name.partition(".")[0] for name in done.stdout.splitlines()[-1].split()}
+    heavy = {"flax", "jax", "jaxlib", "ml_dtypes", "numpy", "optax", "orbax", "rich", "tensorstore"}
+    assert loaded & heavy == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "line"),
+    [
+        ("vars: {by: 1}\nedits: []\n", "nothing uses the variable `by`", 1),
+        ("edits:\n- {op: rescale, at: 'params/{', by: 1}\n", "'params/{' has a `{`", 2),
+        ("edits:\n- {op: rescal, at: params, by: 1}\n", "unknown operation 'rescal'", 2),
+        ("edits:\n- {op: rescale, at: a, by: 2, expect: x}\n", "`expect` must be", 2),
+        ("rules:\n- {at: params, finte: true}\n", "a rule has no key `finte`", 2),
+        ("- {at: params, norm: ..1}\n- {at: params, norm: ..1}\n", "two rules are called", 2),
+    ],
+)
+def test_what_is_wrong_with_a_plan_by_itself_is_found(surgery, tmp_path, text, what, line):
+    file = tmp_path / "wrong.yaml"
+    file.write_text(text)
+    result = surgery("lint", file, "--json")
+    assert result.code == 2
+    (problem,) = result.document["problems"]
+    assert (problem["what"].startswith(what), problem["line"]) == (True, line)
+
+
+def test_what_is_given_when_a_plan_is_used_is_nothing_wrong_with_it(surgery, tmp_path):
+    file = tmp_path / "open.yaml"
+    file.write_text(
+        "vars: {by: 1}\nsources: {donor: '${donor}'}\nseed: ${seed}\nedits:\n"
+        "- {op: rescale, at: 'params/${layer}', by: '${by}'}\n- {op: replace, at: a, with: donor}\n"
+    )
+    assert surgery("lint", file) == (0, f"{file}: plan of 2 edits\n", "")
