@@ -25,12 +25,15 @@ from surgery_cli.draft.kernels.scale import (
 from surgery_cli.draft.kernels.take import Take
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.clip import Clip
+from surgery_cli.operations.collisions import Collision, by_subtree
 from surgery_cli.operations.numbered import numbered_patterns, numbered_places
+from surgery_cli.operations.rename import Rename
 from surgery_cli.operations.transpose import Permutation
 from surgery_cli.tree.number_ranges import read_range
 from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.tree.targets import Places, Target
+from tests.hand_built_trees import resolved
 from tests.operations.value_edits import edited
 
 LEAF = LeafSpec(kind=LeafKind.ARRAY, shape=(2, 3, 4), dtype="float32")
@@ -144,3 +147,44 @@ def test_powers_of_factors():
     assert (power_of(0.0, 1, even=True), power_of(1e-300, 2, even=True)) == (None, None)
     assert ScaleAboveStart(1.0, 0.1, is_even=True).is_identity([LEAF], LEAF)
     assert not ScaleAboveStart(2.0, 0.1, is_even=True).is_identity([LEAF], LEAF)
+
+
+def moved(leaves, at, to):
+    """The paths after a rename of a tree of these leaves."""
+    return {str(found) for found in resolved(leaves, Rename(at=(at,), to=to)).leaves}
+
+
+NUMBERS = LeafSpec(kind=LeafKind.ARRAY, shape=(2,), dtype="float32")
+TEXT = LeafSpec(kind=LeafKind.STRING, dtype="str")
+
+
+def test_a_bare_leaf_may_move_below_a_key_and_nothing_beside_it():
+    assert moved(NUMBERS, "re:", "a/b") == {"a/b"}
+
+
+def test_keys_that_a_leaf_brings_along_may_be_odd_unless_its_name_gets_worse():
+    assert moved({"w": {"..": NUMBERS}}, "w", "v") == {"v/.."}
+    with pytest.raises(PlanError, match="cannot be stored"):
+        moved({"w": {"x": NUMBERS}}, "w", "..")
+
+
+def test_text_has_an_address_of_its_own_and_numbers_need_none():
+    assert moved({"w": NUMBERS}, "w", "a~b") == {"a~b"}
+    with pytest.raises(PlanError, match="could not be restored"):
+        moved({"w": TEXT}, "w", "a~b")
+
+
+def test_whole_subtrees_that_collide_are_named_as_such():
+    def pair(first, second):
+        return [
+            Collision(path(*first, key), path(*second, key), path(*first, key))
+            for key in ("x", "y")
+        ]
+
+    both = [path(top, key) for top in ("a", "b") for key in ("x", "y")]
+    places = [(leaf, path("b", leaf[1])) for leaf in both]
+    found = by_subtree(pair(("b",), ("a",)), places, both)
+    assert found == [Collision(path("b"), path("a"), path("b"))]
+    more = [*both, path("b", "z")]
+    kept = by_subtree(pair(("b",), ("a",)), [*places, (more[-1], more[-1])], more)
+    assert kept == pair(("b",), ("a",))
