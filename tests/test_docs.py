@@ -11,7 +11,7 @@ from surgery_cli.operations.table import operations
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
-@pytest.mark.parametrize("name", ["fuzzing", "limits", "operations", "options"])
+@pytest.mark.parametrize("name", ["fuzzing", "limits", "mutants", "operations", "options"])
 def test_the_references_are_up_to_date(name):
     spec = importlib.util.spec_from_file_location(f"make_{name}", DOCS / f"make_{name}.py")
     maker = importlib.util.module_from_spec(spec)

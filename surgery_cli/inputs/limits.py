@@ -118,7 +118,7 @@ NAME: Final = Limit(
 )
 PATTERN: Final = Limit(
     "pattern",
-    32_768,
+    16_384,
     "characters",
     "one pattern or regular expression",
     "several patterns may be given, each with as many",

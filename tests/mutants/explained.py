@@ -1,6 +1,10 @@
 """Mutants that no test can notice, since nothing that anybody sees depends on what they change."""
 
 EXPLAINED = {
+    (
+        "resolution.names",
+        "len(draft.leaves) > 1: GtE",
+    ): "a bare leaf that is new has others beside it",
     ("tree.linear_matching", "0: 1"): "a number beside a step that no step of its kind reads",
     (
         "tree.targets",
@@ -15,6 +19,5 @@ EXPLAINED = {
         "operations.rekey",
         "1: 2",
     ): "where a leaf stays, the first place alone is taken; below a leaf is no node",
-    ("later - one: Add",): "steps that differ are no cut either way, and equal ones are compared",
 }
 """Why, by the module and the change."""

@@ -26,6 +26,7 @@ from surgery_cli.draft.kernels.take import Take
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.clip import Clip
 from surgery_cli.operations.collisions import Collision, by_subtree
+from surgery_cli.operations.copy import Copy
 from surgery_cli.operations.numbered import numbered_patterns, numbered_places
 from surgery_cli.operations.rename import Rename
 from surgery_cli.operations.transpose import Permutation
@@ -160,6 +161,8 @@ TEXT = LeafSpec(kind=LeafKind.STRING, dtype="str")
 
 def test_a_bare_leaf_may_move_below_a_key_and_nothing_beside_it():
     assert moved(NUMBERS, "re:", "a/b") == {"a/b"}
+    with pytest.raises(PlanError, match="has no place for others beside it"):
+        resolved(NUMBERS, Copy(at=("re:",), to="a/b"))
 
 
 def test_keys_that_a_leaf_brings_along_may_be_odd_unless_its_name_gets_worse():
