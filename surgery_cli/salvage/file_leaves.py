@@ -89,6 +89,10 @@ def _read(path: Path, member: _Member, window: Window | None) -> Any:
     return values if window is None else values[window]
 
 
+_LARGEST_RATIO: Final = 1032
+"""A run of zeros is the best case of deflate."""
+
+
 class _Member(NamedTuple):
     """An entry of an archive, as what stands before its bytes says it."""
 
@@ -109,7 +113,7 @@ _WIDE: Final = 1
 def _of_npz(path: Path) -> FileLeaves:
     """Each entry says its name, its sizes and a checksum before its bytes."""
     size, found, fault = filesystem.size(path), {}, ""
-    for member in _members(path):
+    for member in _members(path, size):
         name = LeafPath((member.name.removesuffix(".npy"),))
         if member.start + member.stored > size:
             there = max(size - member.start, 0)
@@ -130,10 +134,11 @@ def _of_npz(path: Path) -> FileLeaves:
     return FileLeaves(found, fault, not fault)
 
 
-def _members(path: Path) -> Iterator[_Member]:
+def _members(path: Path, file_size: int) -> Iterator[_Member]:
     """The entries from the first on, as long as each says where the next one stands."""
     at = 0
-    while len(head := filesystem.read(path, at, _HEAD.size)) == _HEAD.size:
+    while at + _HEAD.size <= file_size:
+        head = filesystem.read(path, at, _HEAD.size)
         mark, _, flags, method, _, _, crc, stored, size, name_bytes, more_bytes = _HEAD.unpack(head)
         if mark != ZIP_MARK or flags & 0x9:  # encrypted, or sizes come after the bytes
             return
@@ -159,7 +164,8 @@ def _unpacked(path: Path, member: _Member) -> io.BytesIO:
     raw = filesystem.read(path, member.start, member.stored)
     if member.method == 8:
         unpacker = zlib.decompressobj(-15)
-        raw = unpacker.decompress(raw, member.size + 1)
+        most = len(raw) * _LARGEST_RATIO
+        raw = unpacker.decompress(raw, min(member.size, most) + 1)
     if len(raw) != member.size or zlib.crc32(raw) != member.crc:
         raise CheckpointError(
             f"'{member.name}' in '{path}' is damaged", why="its bytes do not have their checksum"

@@ -1,12 +1,15 @@
 """Files that break off: msgpack, safetensors, npz; Flax, safetensors and NumPy read what is rescued."""
 
+import contextlib
+import random
+
 import flax.serialization
 import numpy as np
 import pytest
 import safetensors.numpy
 
 from surgery_cli import surgery
-from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.errors import CheckpointError, PlanError, SurgeryError
 
 VALUES = {
     name: np.random.default_rng(n).standard_normal((40, 8)).astype(np.float32)
@@ -91,3 +94,25 @@ def test_a_member_without_its_checksum_is_lost(tmp_path):
 def test_a_whole_file_is_whole(tmp_path):
     for suffix in SUFFIXES:
         assert surgery.rescue(str(_written(tmp_path / f"whole{suffix}"))).is_whole
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_whatever_a_damaged_file_declares_is_refused_or_lost(suffix, tmp_path):
+    raw = _written(tmp_path / f"whole{suffix}").read_bytes()
+    broken = tmp_path / f"broken{suffix}"
+    for seed in range(25):
+        chance, bytes_ = random.Random(seed), bytearray(raw)
+        for _ in range(chance.randint(1, 3)):
+            bytes_[chance.randrange(chance.choice([60, len(raw)]))] = chance.randrange(256)
+        broken.write_bytes(bytes_[: chance.randint(len(raw) // 2, len(raw))])
+        with contextlib.suppress(SurgeryError):
+            surgery.rescue(str(broken))
+
+
+def test_an_entry_that_is_said_to_end_nowhere_ends_the_archive(tmp_path):
+    broken = _written(tmp_path / "broken.npz")
+    raw = bytearray(broken.read_bytes())
+    raw[30 + 5 + 4 + 8 : 30 + 5 + 4 + 16] = b"\xff" * 8  # how many bytes of it are stored
+    broken.write_bytes(raw)
+
+    assert [row.state for row in surgery.rescue(str(broken)).leaves] == ["lost"]
