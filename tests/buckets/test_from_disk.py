@@ -40,7 +40,7 @@ sys.stderr.write(re.search(r"VmHWM:\\s*(\\d+) kB", open("/proc/self/status").rea
 def here(tmp_path_factory):
     folder = tmp_path_factory.mktemp("here")
     for name, how in LAYOUTS.items():
-        for size, tree in TREES.items():
+        for size, tree in TREES.items() if name == "a file a leaf" else [("small", TREES["small"])]:
             with ocp.PyTreeCheckpointer(**how) as checkpointer:
                 checkpointer.save(folder / size / name, jax.tree.map(jax.numpy.asarray, tree))
     return folder
@@ -71,15 +71,12 @@ def edited(name, values):
     return np.float32(0.5 if name == "p" else 1) * values
 
 
-@pytest.mark.parametrize(
-    ("service", "layout"), [("gs", "a file a leaf"), ("s3", "ocdbt")], indirect=["service"]
-)
-def test_it_is_the_same_bit_for_bit_within_the_memory(service, here, layout):
-    source = here / "large" / layout
+def test_it_is_the_same_bit_for_bit_within_the_memory(bucket, here):
+    source = here / "large" / "a file a leaf"
     words = [
         "rescale",
         source,
-        f"{service.root}/new",
+        f"{bucket.root}/new",
         "p",
         "--by",
         "0.5",
@@ -90,10 +87,10 @@ def test_it_is_the_same_bit_for_bit_within_the_memory(service, here, layout):
     peaks = []
     for more in (["--dry-run"], []):
         command = [sys.executable, "-c", RUN, *map(str, words), *more]
-        environment = {**os.environ, **service.environment}
+        environment = {**os.environ, **bucket.environment}
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
         peaks.append(int(re.findall(r"\d+", done.stderr)[-1]) << 10)
-    hold(service, source, TREES["large"])
+    hold(bucket, source, TREES["large"])
     assert peaks[1] - peaks[0] < 60 * MIB
 
 

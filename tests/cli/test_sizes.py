@@ -9,11 +9,11 @@ from tests.cli.command_lines import commands
 NUMBERS = ("0", "-1", "1000000000", "9" * 26)
 NO_SIZES = ("0", "-1GiB", "much", "9" * 26)
 LINES = {
+    "probe": ["CKPT", "--model", "none.py:Model", "--input", "float32[1]"],
     "inspect": ["CKPT", "--layout"],
     "reshard": ["CKPT", "NEW", "--dry-run"],
     "export": ["CKPT", "NEW", "--to", "safetensors", "--dry-run"],
     "rescale": ["CKPT", "NEW", "params/Dense_0", "--by", "2", "--dry-run"],
-    "probe": ["CKPT", "--model", "none.py:Model", "--input", "float32[1]"],
 }
 """The settings that there are, on commands that take them."""
 
@@ -28,12 +28,14 @@ BESIDE = {
 
 
 def settings(*metavars):
-    return [
-        (name, parameter.opts[0])
+    """Each once, but for those that mean another thing with each command."""
+    found = {
+        (parameter.opts[0], name if parameter.opts[0] == "--mesh" else ""): name
         for name in LINES
         for parameter in commands()[name].params
         if parameter.param_type_name == "option" and parameter.metavar in metavars
-    ]
+    }
+    return [(name, option) for (option, _), name in found.items()]
 
 
 @pytest.fixture
