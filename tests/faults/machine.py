@@ -67,7 +67,7 @@ class Case:
         assert ended.code == 0, ended.said
         self.new = self._digests(self.place)
         self.old = self._digests(self.template)
-        assert self._is_right(), (row.name, self.why)
+        assert self.is_right(), (row.name, self.why)
         assert not self.left(), self.left()
 
     def lay(self) -> None:
@@ -108,7 +108,7 @@ class Case:
         if not result:
             aside = digest_of(self.place / f"{self.row.result}{SET_ASIDE}")
             return "gone" if aside != self.old[0] or any(beside) else "old set aside"
-        which = "old" if result == self.old[0] else "new" if self._is_right() else "torn"
+        which = "old" if result == self.old[0] else "new" if self.is_right() else "torn"
         if which == "torn" or beside == (self.old if which == "old" else self.new)[1:]:
             return which
         return f"{which} without record" if not any(beside) else "torn"
@@ -118,7 +118,7 @@ class Case:
         beside = self.row.made[1:]
         return [digest_of(place / one) for one in (self.row.result, *beside)]
 
-    def _is_right(self) -> bool:
+    def is_right(self) -> bool:
         """Whether Orbax restores what is expected; asked once for each state."""
         place = self.place / self.row.result
         digest = digest_of(place)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from tests.faults import calls
+from tests.faults import calls, flips, meanwhile, power
 from tests.faults.machine import Case, Verdict
 
 
@@ -24,4 +24,14 @@ SECTIONS = {
         calls.draw, calls.strike, 12, "a write-side call fails, does half, or is the last"
     ),
     "signals": Section(calls.draw_signal, calls.signal, 6, "a signal comes"),
+    "meanwhile": Section(
+        meanwhile.draw,
+        meanwhile.strike,
+        4,
+        "the source goes, or another run comes to its place",
+    ),
+    "power": Section(
+        power.draw, power.strike, 1, "the power goes after a call, and what was not synced is lost"
+    ),
+    "flips": Section(flips.draw, flips.strike, 4, "a bit flips in a result, sealed or not"),
 }

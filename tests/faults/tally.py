@@ -12,7 +12,7 @@ from tests.faults.machine import Verdict
 
 ROOT = Path(__file__).parents[2]
 COUNTS = ROOT / "docs" / "proof" / "faults.json"
-PROMISES = ("torn", "source", "hang", "sentence")
+PROMISES = ("torn", "source", "hang", "sentence", "flip")
 """What a complaint may be about, by name; any other is counted as `other`."""
 
 

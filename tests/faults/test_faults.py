@@ -11,7 +11,7 @@ from tests.faults.rows import ROWS
 from tests.faults.sections import SECTIONS
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="the shim needs a C compiler")
-TRIALS = {"calls": 2, "signals": 1}
+TRIALS = {"calls": 2, "signals": 1, "power": 1}
 """How many of a section a row gets; `make soak` tries all."""
 
 

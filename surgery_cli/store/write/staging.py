@@ -144,6 +144,10 @@ class Staging:
         if has_record:
             rename(self._companion, aside)
         try:
+            if (
+                has_record
+            ):  # after a power cut, too, no checkpoint stands beside the record of another
+                sync_directory(self.destination.parent)
             replaced = self._take_place()
         except BaseException:
             if has_record:
