@@ -234,3 +234,14 @@ def test_a_params_root_that_is_not_there_is_refused_with_the_names_that_are() ->
     with pytest.raises(PlanError, match="'parms'") as caught:
         survey(train_state("adam"), params="parms")
     assert "'params'" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_is_unsure_is_about_slots_also_where_the_params_stand_in_a_state(name: str) -> None:
+    tree = train_state(name)
+    roots = {str(slot.root) for slot in survey(tree).slots.values()}
+    nodes = {str(slot.node) for slot in survey(tree).slots.values() if slot.node in tree.nodes}
+    for params in sorted(roots | nodes):
+        found = survey(tree, params=params)
+        named = {path for unsure in found.unsure for path in unsure.slots}
+        assert named <= found.slots.keys(), params

@@ -171,12 +171,14 @@ def _gather(walked: Findings, tree: TreeSpec, found: OptimizerSurvey) -> None:
         clocks = walked.clocks.get(group.owner, {})
         driving = tuple(p for p, (drives, _) in clocks.items() if drives not in _DRIVE_NO_SLOT)
         slots, unsure = group.slots(tree, driving)
-        slots = [slot for slot in slots if slot.path != slot.param]  # params may stand in a state
-        found.slots.update((slot.path, slot) for slot in slots)
-        paths = (slot.path for slot in slots if slot.relation != "hole")
+        # params may stand in a state
+        kept = {slot.path: slot for slot in slots if slot.path != slot.param}
+        found.slots.update(kept)
+        paths = (slot.path for slot in kept.values() if slot.relation != "hole")
         driven.setdefault(group.owner, []).extend(paths)
-        if unsure is not None:
-            found.unsure.append(unsure)
+        about = () if unsure is None else tuple(path for path in unsure.slots if path in kept)
+        if unsure is not None and about:
+            found.unsure.append(msgspec.structs.replace(unsure, slots=about))
     for owner, clocks in walked.clocks.items():
         for path, (drives, fresh) in clocks.items():
             if drives == "nothing" and path in found.clocks:
