@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from surgery_cli.operations.table import operations
-from surgery_cli.plan import fields_of
+from surgery_cli.planning import fields_of
 
 PAGE = Path(__file__).with_name("operations.md")
 

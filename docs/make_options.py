@@ -10,7 +10,7 @@ from surgery_cli.cli.commands.table import COMMANDS
 from surgery_cli.cli.main import app
 from surgery_cli.cli.options.parameters import options_of
 from surgery_cli.console.arguments import Output
-from surgery_cli.probe import ProbeOptions
+from surgery_cli.probing import ProbeOptions
 from surgery_cli.settings.calls import CallOptions
 from surgery_cli.settings.declaration import Group
 from surgery_cli.settings.limits import Limits

@@ -19,7 +19,7 @@ from digits import TrainState
 
 from surgery_cli import surgery
 from surgery_cli.operations.reinit import Reinit
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 
 HERE = Path(__file__).resolve().parent
 SAMPLE = HERE / "digits_standard"

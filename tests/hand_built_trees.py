@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from surgery_cli.plan import Plan
+from surgery_cli.planning import Plan
 from surgery_cli.resolution import resolve
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surgery_cli.errors import PlanError
-from surgery_cli.plan.plan_files import parse
+from surgery_cli.planning.plan_files import parse
 from surgery_cli.tree import globs
 from surgery_cli.tree.glob_parts import regex
 from surgery_cli.tree.linear_matching import Linear

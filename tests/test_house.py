@@ -153,15 +153,15 @@ def test_what_imports_each_other_has_no_circle(part):
 def test_the_probe_has_one_door():
     """The list of commands knows its command, as an entry point would; all others import the package itself."""
     doors = {
-        "surgery_cli.probe": None,
-        "surgery_cli.probe.command": "surgery_cli.cli.commands.table",
+        "surgery_cli.probing": None,
+        "surgery_cli.probing.command": "surgery_cli.cli.commands.table",
     }
     passing_by = {
         (module, name)
         for module in SOURCES
-        if not module.startswith("surgery_cli.probe")
+        if not module.startswith("surgery_cli.probing")
         for name in everything_imported(module)
-        if name.startswith("surgery_cli.probe") and doors.get(name, "") not in (None, module)
+        if name.startswith("surgery_cli.probing") and doors.get(name, "") not in (None, module)
     }
     assert passing_by == set()
 

@@ -16,8 +16,8 @@ from flax import serialization
 from surgery_cli import surgery
 from surgery_cli.cli.main import run
 from surgery_cli.errors import PlanError, UndoError
-from surgery_cli.plan import plan_from_document, yaml_of
-from surgery_cli.plan.plan_files import parse
+from surgery_cli.planning import plan_from_document, yaml_of
+from surgery_cli.planning.plan_files import parse
 from surgery_cli.settings.run import Options
 
 

@@ -13,7 +13,7 @@ from surgery_cli.draft.expression import Recipe, Stored
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import SurgeryError
 from surgery_cli.operations.table import operations
-from surgery_cli.plan import plan_from_document
+from surgery_cli.planning import plan_from_document
 from surgery_cli.resolution import resolve
 from surgery_cli.resolution.from_source import Ends, Side
 from surgery_cli.resolution.inverse import ORIGIN, Inverse

@@ -7,7 +7,7 @@ import pytest
 
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.table import operations
-from surgery_cli.plan import fields_of, operation_from_options, schema
+from surgery_cli.planning import fields_of, operation_from_options, schema
 from tests.plan_operations import KINDS, Convert, Move, Norm, Put, Scale
 
 NOT_A_COUNT = "`expect` must be a whole number, at least 0 or text like `12 nodes`"
@@ -162,7 +162,9 @@ def test_the_fields_of_every_listed_operation_have_a_type_and_a_description():
 
 
 def test_fields_are_read_without_a_yaml_parser():
-    script = "import sys, surgery_cli.plan as p; p.schema(); sys.exit('ruamel.yaml' in sys.modules)"
+    script = (
+        "import sys, surgery_cli.planning as p; p.schema(); sys.exit('ruamel.yaml' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 

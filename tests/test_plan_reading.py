@@ -9,7 +9,7 @@ import pytest
 
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.operations.table import operations
-from surgery_cli.plan import (
+from surgery_cli.planning import (
     fields_of,
     operation_from_options,
     plan_from_document,

@@ -15,8 +15,8 @@ from flax import serialization
 
 from surgery_cli import surgery
 from surgery_cli.errors import PlanError
-from surgery_cli.plan import Plan
-from surgery_cli.plan.reading import plan_from_document, read_plan
+from surgery_cli.planning import Plan
+from surgery_cli.planning.reading import plan_from_document, read_plan
 
 Tree = dict[str, Any]
 

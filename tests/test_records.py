@@ -12,7 +12,7 @@ import pytest
 
 from surgery_cli import reports, surgery
 from surgery_cli.errors import CheckpointError, DestinationError, PlanError, ValueRefusal
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 
 
 def plan(name, **fields):

@@ -18,7 +18,7 @@ from surgery_cli.operations.reset_optimizer import ResetOptimizer
 from surgery_cli.operations.reshape import Reshape
 from surgery_cli.operations.transpose import Transpose
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, Question
-from surgery_cli.plan import Origin, Plan
+from surgery_cli.planning import Origin, Plan
 from surgery_cli.resolution import resolve
 from surgery_cli.settings.run import Options
 from surgery_cli.surgery.preparation import effective

@@ -12,7 +12,7 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, DestinationError
-from surgery_cli.plan import plan_from_document
+from surgery_cli.planning import plan_from_document
 from surgery_cli.proof import record_files
 from surgery_cli.proof.record_files import put_record
 

@@ -14,7 +14,7 @@ from flax.core import freeze
 from flax.training.train_state import TrainState
 
 from surgery_cli import surgery
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 
 SHAPES = {
     "Conv_0/bias": (32,),

@@ -20,7 +20,7 @@ from surgery_cli.words.advice import worded
 from surgery_cli.words.notes import Consequence
 
 if TYPE_CHECKING:
-    from surgery_cli.plan import Plan
+    from surgery_cli.planning import Plan
 
 
 class Arrivals:

@@ -21,7 +21,7 @@ from surgery_cli.resolution.stage import Stage
 from surgery_cli.tree.paths import LeafPath
 
 if TYPE_CHECKING:
-    from surgery_cli.plan import Plan
+    from surgery_cli.planning import Plan
 
 
 def resolve(

@@ -30,7 +30,7 @@ from surgery_cli.resolution.selection import Consequence, NothingNamed, select
 from surgery_cli.tree.paths import LeafPath, Selection
 
 if TYPE_CHECKING:
-    from surgery_cli.plan import Plan, PolicyRule
+    from surgery_cli.planning import Plan, PolicyRule
 
 
 def _stands(node: str | None, draft: Draft) -> bool:

@@ -12,7 +12,7 @@ from surgery_cli.draft.user_function import UserFunction
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.call_specs import CallSpec, call_spec
 from surgery_cli.operations.map import Map
-from surgery_cli.plan import Plan
+from surgery_cli.planning import Plan
 from surgery_cli.script.user_code import Say, load_object
 
 _EXAMPLE: Final = "name a function: `edit.py:halve`, or `edit.py:scaled(by=0.5)`"

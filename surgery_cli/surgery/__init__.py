@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from surgery_cli import reports
 from surgery_cli.engine.progress import Listener, Progress
 from surgery_cli.inputs.limits import limits
-from surgery_cli.plan import Plan
-from surgery_cli.probe import ProbeOptions, open_gate, probe
+from surgery_cli.planning import Plan
+from surgery_cli.probing import ProbeOptions, open_gate, probe
 from surgery_cli.settings.run import Options
 from surgery_cli.surgery.apply import apply as write
 from surgery_cli.surgery.apply import take_part

@@ -14,7 +14,7 @@ from surgery_cli import reports
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import CheckpointError, SurgeryError, WriteError
 from surgery_cli.inputs.buckets import BucketPath, path_at
-from surgery_cli.plan import Plan
+from surgery_cli.planning import Plan
 from surgery_cli.proof.records import recorded_in
 from surgery_cli.proof.sealed_files import check_sealed_files
 from surgery_cli.script.user_code import Say, importing_once

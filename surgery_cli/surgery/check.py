@@ -8,7 +8,7 @@ from surgery_cli import reports
 from surgery_cli.draft.check import Check
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import Problem
-from surgery_cli.plan import Plan, PolicyRule
+from surgery_cli.planning import Plan, PolicyRule
 from surgery_cli.settings.run import Options
 from surgery_cli.surgery.judge import judged
 from surgery_cli.surgery.judged_checks import breaches_found, numbers_found

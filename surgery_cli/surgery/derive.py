@@ -17,7 +17,7 @@ from surgery_cli.matching.pairs import Certainty, Pair
 from surgery_cli.matching.trial import have_common_values
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.optimizer.detect.survey import survey
-from surgery_cli.plan import plan_from_document
+from surgery_cli.planning import plan_from_document
 from surgery_cli.resolution import resolve
 from surgery_cli.salvage.glance import opened
 from surgery_cli.script.user_code import Say

@@ -13,7 +13,7 @@ from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.extract_lora import ExtractLora
 from surgery_cli.optimizer.detect.survey import survey
-from surgery_cli.plan import Plan
+from surgery_cli.planning import Plan
 from surgery_cli.settings.declaration import given
 from surgery_cli.settings.export import Export
 from surgery_cli.settings.run import Options

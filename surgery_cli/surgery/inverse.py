@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 from surgery_cli import reports
 from surgery_cli.errors import PlanError, Problem, SurgeryError, UndoError
 from surgery_cli.inputs.buckets import path_at
-from surgery_cli.plan import plan_from_document
+from surgery_cli.planning import plan_from_document
 from surgery_cli.proof.records import read_record, record_path
 from surgery_cli.proof.surgery_json import Record, misfit
 from surgery_cli.resolution.from_source import Ends, Side

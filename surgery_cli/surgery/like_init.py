@@ -11,8 +11,8 @@ from surgery_cli import reports
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import ContractError, Problem, SurgeryError
 from surgery_cli.optimizer.detect.survey import survey
-from surgery_cli.plan import Plan, plan_from_document
-from surgery_cli.plan.command_line import command_text
+from surgery_cli.planning import Plan, plan_from_document
+from surgery_cli.planning.command_line import command_text
 from surgery_cli.resolution import resolve
 from surgery_cli.script.contract import Breach, breaches
 from surgery_cli.script.findings import Edit, Mend, Slots

@@ -11,7 +11,7 @@ from msgspec import UNSET
 from surgery_cli import reports
 from surgery_cli.errors import PlanError
 from surgery_cli.inputs.buckets import path_at
-from surgery_cli.plan.recorded_plans import holds_edits
+from surgery_cli.planning.recorded_plans import holds_edits
 from surgery_cli.proof.records import read_record, record_path
 from surgery_cli.proof.surgery_json import Record, misfit
 from surgery_cli.store.filesystem.listing import reading

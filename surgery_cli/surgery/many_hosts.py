@@ -22,7 +22,7 @@ from surgery_cli.errors import DestinationError, PlanError, Problem
 from surgery_cli.hosts.lives import PATIENCE_WITH_CALLS_SECONDS
 from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.operations.map import Map
-from surgery_cli.plan import Plan
+from surgery_cli.planning import Plan
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.write.item import copied_leaves

@@ -20,7 +20,7 @@ from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.optimizer.follow.answers import Answer, answers_to
 from surgery_cli.optimizer.follow.bias_correction import Restart, Shift, restarts, shifts
 from surgery_cli.optimizer.follow.restarts import Emptied, emptied
-from surgery_cli.plan import Plan
+from surgery_cli.planning import Plan
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.surgery.fading_starts import with_counts
 from surgery_cli.surgery.state_kinds import with_record, with_values

@@ -5,7 +5,7 @@ from __future__ import annotations
 from surgery_cli import reports
 from surgery_cli.hosts.options import refuse_strays
 from surgery_cli.inputs.buckets import path_at
-from surgery_cli.plan import Plan
+from surgery_cli.planning import Plan
 from surgery_cli.script.user_code import Say, importing_once
 from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.listing import reading

@@ -16,7 +16,7 @@ from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.inputs.limits import PLAN
 from surgery_cli.inputs.regular_files import refuse_special
-from surgery_cli.plan import Plan, replaced
+from surgery_cli.planning import Plan, replaced
 from surgery_cli.proof.records import recorded_in
 from surgery_cli.resolution import resolve
 from surgery_cli.resolution.inverse import Inverse

@@ -17,7 +17,7 @@ from surgery_cli.engine.checks import judged_recipes
 from surgery_cli.engine.decoding import is_read_once
 from surgery_cli.engine.forecast import read_bytes
 from surgery_cli.inputs.buckets import path_at
-from surgery_cli.plan import Plan
+from surgery_cli.planning import Plan
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.export.companions import companions

@@ -7,7 +7,7 @@ from typing import Any
 
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
-from surgery_cli.plan import Plan
+from surgery_cli.planning import Plan
 from surgery_cli.resolution.reshard import resharded
 from surgery_cli.script.function import Script, read_script
 from surgery_cli.script.items import aligned

@@ -13,7 +13,7 @@ from surgery_cli.engine.checks import judged_recipes
 from surgery_cli.engine.execution import Execution
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.engine.shared_execution import SharedExecution
-from surgery_cli.plan import Plan
+from surgery_cli.planning import Plan
 from surgery_cli.settings.run import Options
 from surgery_cli.store.export.step import ExportWriter
 from surgery_cli.store.export.table import FORMATS

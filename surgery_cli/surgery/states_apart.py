@@ -16,7 +16,7 @@ from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.optimizer.follow.clock_agreement import Clocked
 from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS, has_restarted
 from surgery_cli.optimizer.follow.decays import decays_tried
-from surgery_cli.plan import Plan
+from surgery_cli.planning import Plan
 from surgery_cli.proof.records import checked
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.optimizers import Look, survey_state

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import orbax.checkpoint as ocp
 
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store.locate.location import locate
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_checkpoints"

@@ -5,7 +5,7 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, WriteError
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.settings.run import Options
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.store.write.upload_buffer import BufferedPart

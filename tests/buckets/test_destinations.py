@@ -7,7 +7,7 @@ import tensorstore as ts
 
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, DestinationError, WriteError
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import open_checkpoint

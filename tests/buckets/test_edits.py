@@ -7,7 +7,7 @@ import pytest
 from etils import epath
 
 from surgery_cli import surgery
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from tests.buckets.checkpoints import saved, uploaded
 

@@ -8,7 +8,7 @@ from safetensors.numpy import load
 
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, SurgeryError
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.settings.export import Export
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem

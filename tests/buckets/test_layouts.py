@@ -5,7 +5,7 @@ import pytest
 from etils import epath
 
 from surgery_cli import surgery
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 from surgery_cli.settings.reshard import Reshard
 from tests.buckets.checkpoints import uploaded
 from tests.layout.states import restored, save, state, values

@@ -5,7 +5,7 @@ import pytest
 from safetensors import numpy as reference
 
 from surgery_cli import surgery
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.settings.export import Export
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath

@@ -10,7 +10,7 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store.files.array_file import ArrayFile
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.store.orbax import contexts

@@ -9,7 +9,7 @@ from flax.serialization import to_bytes
 from safetensors.numpy import save_file
 
 from surgery_cli import surgery as use_cases
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket import Buckets

@@ -7,7 +7,7 @@ from safetensors.numpy import save_file
 
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from tests.buckets.checkpoints import RESCALED, SAMPLES, TREE, saved
 from tests.fixture_truths import FIXTURES

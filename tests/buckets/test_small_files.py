@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from surgery_cli.probe.model.inputs import read_inputs
+from surgery_cli.probing.model.inputs import read_inputs
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
 from tests.buckets.checkpoints import TREE, saved, uploaded

@@ -15,7 +15,7 @@ from etils import epath
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, DestinationError, SurgeryError, WriteError
 from surgery_cli.inputs.buckets import path_at
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.processes import Owner

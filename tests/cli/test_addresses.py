@@ -8,8 +8,8 @@ import pytest
 from surgery_cli.errors import PlanError
 from surgery_cli.inputs.buckets import ServiceRefusal
 from surgery_cli.operations.table import operations
-from surgery_cli.plan import fields_of, read_plan
-from surgery_cli.plan.command_line import example_command, option_name
+from surgery_cli.planning import fields_of, read_plan
+from surgery_cli.planning.command_line import example_command, option_name
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket import Buckets
 from surgery_cli.store.filesystem.google_storage import GoogleStorage

@@ -12,7 +12,7 @@ import pytest
 from surgery_cli.cli.rendering.spelling import in_options
 from surgery_cli.errors import WriteError
 from surgery_cli.operations.table import operations
-from surgery_cli.plan import fields_of
+from surgery_cli.planning import fields_of
 from surgery_cli.settings.export import Export
 from surgery_cli.settings.reshard import Reshard
 from surgery_cli.store.write import aftermath

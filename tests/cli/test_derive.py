@@ -12,7 +12,7 @@ from surgery_cli import surgery as api
 from surgery_cli.errors import PlanError
 from surgery_cli.matching.contents import Holdings
 from surgery_cli.matching.pairing import paired
-from surgery_cli.plan import plan_from_document
+from surgery_cli.planning import plan_from_document
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from tests.conversions.routes import applied as conversion
 from tests.conversions.test_logits import CASES, source

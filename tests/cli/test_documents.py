@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from surgery_cli import reports
-from surgery_cli.probe.interface.documents import Probe
+from surgery_cli.probing.interface.documents import Probe
 from tests.fixture_truths import FIXTURES
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_checkpoints"

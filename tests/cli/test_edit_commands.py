@@ -11,8 +11,8 @@ from surgery_cli.cli.commands.edits import SHARED_WITH_PLANS
 from surgery_cli.console.arguments import Output
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.table import operations
-from surgery_cli.plan import fields_of
-from surgery_cli.plan.command_line import example_command, option_name
+from surgery_cli.planning import fields_of
+from surgery_cli.planning.command_line import example_command, option_name
 from surgery_cli.settings.calls import CallOptions
 from surgery_cli.settings.declaration import settings_of
 from surgery_cli.settings.limits import Limits
@@ -61,7 +61,7 @@ def test_the_help_of_every_edit_shows_all_its_fields_and_an_example(surgery, nam
 
 @pytest.mark.parametrize("name", WRITING)
 def test_the_example_in_the_help_is_the_edit_in_the_docs(typed, name):
-    from surgery_cli.plan.yaml_text import parse_yaml
+    from surgery_cli.planning.yaml_text import parse_yaml
 
     documented = parse_yaml(operations()[name].example, "example").value
     if isinstance(documented, list):

@@ -13,7 +13,7 @@ from surgery_cli.engine.digests import Digester
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.limits import LIMITS, limits
 from surgery_cli.operations.numbered import Series
-from surgery_cli.plan import read_plan
+from surgery_cli.planning import read_plan
 from surgery_cli.settings.limits import limits_of
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import PathPattern

@@ -5,7 +5,7 @@ import pytest
 from surgery_cli.cli.main import Commands
 from surgery_cli.operations.table import operations
 from surgery_cli.optimizer.knowledge.factories import FACTORIES
-from surgery_cli.plan import fields_of
+from surgery_cli.planning import fields_of
 from surgery_cli.tree.nearness import nearest
 
 COMMANDS = Commands(name="surgery").list_commands(None)

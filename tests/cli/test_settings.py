@@ -7,8 +7,8 @@ import pytest
 from surgery_cli import surgery as use_cases
 from surgery_cli.console.arguments import Output
 from surgery_cli.errors import PlanError
-from surgery_cli.plan import fields_of, schema
-from surgery_cli.probe import ProbeOptions, command
+from surgery_cli.planning import fields_of, schema
+from surgery_cli.probing import ProbeOptions, command
 from surgery_cli.settings.calls import CallOptions
 from surgery_cli.settings.declaration import given, settings_of
 from surgery_cli.settings.limits import Limits

@@ -21,7 +21,7 @@ import safetensors.numpy
 from surgery_cli import surgery as use_cases
 from surgery_cli.cli import signals
 from surgery_cli.errors import CheckpointError, SurgeryError
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 
 TREE = {"w": jnp.arange(12.0).reshape(3, 4), "l": [np.ones(2, np.float32)]}
 DOUBLE = plan_of([operation_from_options("rescale", {"at": "**", "by": "2"})])

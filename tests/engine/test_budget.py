@@ -15,7 +15,7 @@ from surgery_cli.engine import execution, measurements, stream
 from surgery_cli.engine.budget import Budget, in_order
 from surgery_cli.engine.grid import block_shape
 from surgery_cli.errors import ValueRefusal
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 
 MIB = 1 << 20
 

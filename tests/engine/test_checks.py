@@ -14,7 +14,7 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, PlanError, ValueRefusal
-from surgery_cli.plan import plan_from_document
+from surgery_cli.planning import plan_from_document
 
 RNG = np.random.default_rng(5)
 MIB = 1 << 20

@@ -11,7 +11,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli import surgery
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 
 SHAPE = (128, 256)  # 128 KiB of float32
 LEAVES = "abcdefghijklmnop"

@@ -22,7 +22,7 @@ from surgery_cli.engine import composition
 from surgery_cli.engine.composition import Composition
 from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.engine.forecast import read_bytes, working_bytes
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.tree.paths import LeafPath
 from tests.operations.value_edits import ArraySource, spec_of
 

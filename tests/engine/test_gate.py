@@ -7,7 +7,7 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.errors import ValueRefusal
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.apply import apply
 

@@ -11,7 +11,7 @@ from surgery_cli.engine import guard
 from surgery_cli.errors import ValueRefusal
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.transpose import Transpose
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 from surgery_cli.settings.reshard import Reshard
 
 

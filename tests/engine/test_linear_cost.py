@@ -12,7 +12,7 @@ import pytest
 from flax import serialization
 
 from surgery_cli import surgery
-from surgery_cli.plan.reading import plan_from_document
+from surgery_cli.planning.reading import plan_from_document
 
 EDITS: list[list[dict[str, Any]]] = [
     [{"op": "prune", "at": "params", "sparsity": 0.5, "over": "all"}],

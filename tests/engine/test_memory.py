@@ -15,7 +15,7 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store.filesystem import memory_limits
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.orbax import declared_sizes

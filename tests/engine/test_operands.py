@@ -14,7 +14,7 @@ from surgery_cli.draft.kernel import broadcast_window
 from surgery_cli.draft.kernels.weighted_sum import WeightedMean
 from surgery_cli.engine import forecast
 from surgery_cli.engine.composition import Composition
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store.files.array_file import ArrayFile
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec

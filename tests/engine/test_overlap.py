@@ -11,7 +11,7 @@ import pytest
 from surgery_cli import surgery
 from surgery_cli.compute import kits
 from surgery_cli.compute.host import HostKit
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 
 
 class WaitingKit(HostKit):

@@ -13,7 +13,7 @@ from surgery_cli import surgery
 from surgery_cli.compute import kits
 from surgery_cli.compute.host import HostKit
 from surgery_cli.errors import ValueRefusal
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 
 
 class RefusingKit(HostKit):

@@ -9,8 +9,8 @@ import pytest
 from safetensors import safe_open
 
 from surgery_cli.errors import PlanError
-from surgery_cli.plan import read_plan
-from surgery_cli.plan.schema import schema
+from surgery_cli.planning import read_plan
+from surgery_cli.planning.schema import schema
 from surgery_cli.settings.export import Export
 from surgery_cli.store.export.table import FORMATS
 from tests.cli.conftest import surgery

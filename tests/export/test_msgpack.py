@@ -15,7 +15,7 @@ from flax.training.train_state import TrainState
 
 from surgery_cli import surgery
 from surgery_cli.errors import PlanError
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 from surgery_cli.settings.export import Export
 from surgery_cli.store.export import msgpack
 from surgery_cli.store.files import msgpack_writing

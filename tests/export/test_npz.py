@@ -11,7 +11,7 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.errors import PlanError
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 from surgery_cli.settings.export import Export
 from surgery_cli.store.export import zip_parts
 

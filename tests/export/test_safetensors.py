@@ -17,7 +17,7 @@ from surgery_cli import reports, surgery
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.engine import grid
 from surgery_cli.errors import DestinationError, PlanError, UndoError
-from surgery_cli.plan import Plan, plan_of, read_plan
+from surgery_cli.planning import Plan, plan_of, read_plan
 from surgery_cli.settings.export import Export
 from surgery_cli.settings.run import Options
 from surgery_cli.store.export import sequential

@@ -13,7 +13,7 @@ from flax import traverse_util
 
 from surgery_cli import surgery
 from surgery_cli.errors import PlanError
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.settings.export import Export
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from tests.store.t5x_checkpoints import PARAMS, load_t5x, train_state, write_t5x

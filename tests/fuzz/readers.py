@@ -101,9 +101,9 @@ def by_door(place, chance):
 
 
 def read_plan(place):
-    from surgery_cli import plan
+    from surgery_cli import planning
 
-    return plan.read_plan(str(place))
+    return planning.read_plan(str(place))
 
 
 def read_donor(place):
@@ -122,9 +122,9 @@ def read_donor(place):
 
 def read_policy(place):
     """The rules of a policy, and what they say of a checkpoint."""
-    from surgery_cli import plan, surgery
+    from surgery_cli import planning, surgery
 
-    rules = plan.read_policy(str(place))
+    rules = planning.read_policy(str(place))
     surgery.check(str(SAMPLES / "digits_standard"), rules, policy=str(place))
     return {}
 

@@ -96,7 +96,7 @@ def leaf_folders(folder):
 
 
 def sealed(folder):
-    from surgery_cli import plan as surgery_plan
+    from surgery_cli import planning as surgery_plan
     from surgery_cli import surgery
 
     place, edited = _saved(folder / "sealed", use_ocdbt=False), folder / "edited"
@@ -212,7 +212,7 @@ edits:
 def plans(folder):
     import tomllib
 
-    from surgery_cli.plan.yaml_text import parse_yaml
+    from surgery_cli.planning.yaml_text import parse_yaml
 
     value = parse_yaml(PLAN, "plan").value
     (folder / "plan.yaml").write_text(PLAN)
@@ -231,7 +231,7 @@ def plans(folder):
 def drafts(folder):
     """A plan for the example of every operation."""
     from surgery_cli.operations.table import operations
-    from surgery_cli.plan.yaml_text import parse_yaml
+    from surgery_cli.planning.yaml_text import parse_yaml
 
     for name, kind in operations().items():
         edits = parse_yaml(kind.example, name).value

@@ -13,8 +13,8 @@ import tensorstore as ts
 from surgery_cli import surgery as use_cases
 from surgery_cli.errors import CheckpointError, PlanError, SurgeryError
 from surgery_cli.operations.order_files import order_in
-from surgery_cli.plan import plan_from_document
-from surgery_cli.plan.plan_files import parse
+from surgery_cli.planning import plan_from_document
+from surgery_cli.planning.plan_files import parse
 from surgery_cli.store.files.array_file import ArrayFile
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath, PathPattern

@@ -9,7 +9,7 @@ from flax import serialization
 
 from surgery_cli import surgery
 from surgery_cli.errors import ValueRefusal
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.settings.run import Options
 from tests.hosts.companies import (
     apply_together,

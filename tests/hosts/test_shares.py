@@ -7,7 +7,7 @@ import pytest
 
 from surgery_cli.engine.forecast import blocks_of
 from surgery_cli.engine.shares import Share, dealt
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.settings.run import Options
 from surgery_cli.surgery.preparation import prepare
 from tests.hosts.companies import saved, tree_to_cut

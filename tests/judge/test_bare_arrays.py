@@ -19,7 +19,7 @@ from surgery_cli.operations.rename import Rename
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.set import Set
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.surgery import Options
 from surgery_cli.tree.paths import LeafPath

@@ -16,7 +16,7 @@ from surgery_cli.operations.rename import Rename
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.transpose import Transpose
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 from tests.judge.test_bare_arrays import LAYOUTS
 
 Tree = dict[str, Any]

@@ -10,7 +10,7 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.dtypes import is_complex, is_floating
 from surgery_cli.tree.paths import LeafPath

@@ -12,7 +12,7 @@ import pytest
 from orbax.checkpoint import v1
 
 from surgery_cli.errors import PlanError
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.surgery import Options, apply, verify
 from tests.judge.layouts import METRICS, STEP, manager, pytree_checkpointer, pytree_restore

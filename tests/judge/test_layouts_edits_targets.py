@@ -10,7 +10,7 @@ import pytest
 
 from surgery_cli import reports, surgery
 from surgery_cli.operations.table import operations
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from tests.judge.combinations import EVERY_EDIT, Combination, combinations, plain_combinations
 from tests.judge.conftest import Saved
 from tests.judge.edits import DONOR_LAYOUTS, Edit

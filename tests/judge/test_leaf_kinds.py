@@ -13,7 +13,7 @@ import pytest
 from orbax.checkpoint import v1
 
 from surgery_cli import surgery
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from tests.judge.layouts import pytree_checkpointer
 from tests.judge.targets import abstract, is_same, leaves_of
 from tests.source_trees import everything_of

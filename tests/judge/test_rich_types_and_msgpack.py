@@ -12,7 +12,7 @@ from flax import serialization
 from orbax.checkpoint._src.metadata.pytree_metadata_options import PyTreeMetadataOptions
 
 from surgery_cli import surgery
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from tests.judge.targets import abstract, is_same, leaves_of
 from tests.source_trees import everything_of
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from surgery_cli import surgery
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.rename import Rename
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
 

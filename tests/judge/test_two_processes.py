@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from surgery_cli import surgery
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 
 SCRIPT = Path(__file__).with_name("two_processes.py")
 

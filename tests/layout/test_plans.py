@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from surgery_cli.errors import PlanError
-from surgery_cli.plan import read_plan
-from surgery_cli.plan.schema import schema
+from surgery_cli.planning import read_plan
+from surgery_cli.planning.schema import schema
 from surgery_cli.settings.reshard import Reshard
 
 

@@ -10,7 +10,7 @@ import tensorstore as ts
 from jax.sharding import PartitionSpec as P
 
 from surgery_cli import surgery
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 from surgery_cli.settings.reshard import Reshard
 from tests.layout.states import LAYOUTS, NAMES, over, restored, save, state, values
 

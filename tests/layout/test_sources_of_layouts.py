@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 from surgery_cli import surgery
 from surgery_cli.errors import PlanError, UndoError
-from surgery_cli.plan import plan_from_document, read_plan
+from surgery_cli.planning import plan_from_document, read_plan
 from tests.layout.states import over, restored, save, state, values
 from tests.layout.test_reshard import reshard, shapes
 

@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec as P
 from surgery_cli import surgery
 from surgery_cli.engine import grid
 from surgery_cli.engine.budget import Budget
-from surgery_cli.plan.reading import plan_from_document
+from surgery_cli.planning.reading import plan_from_document
 from tests.layout.states import over, restored, save
 
 VALUES = np.random.default_rng(5).standard_normal((1 << 10, 1 << 10), np.float32)

@@ -18,7 +18,7 @@ from surgery_cli import surgery
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.add import Add
 from surgery_cli.operations.rescale import Rescale
-from surgery_cli.plan import plan_from_document, plan_of
+from surgery_cli.planning import plan_from_document, plan_of
 from tests.optimizer.optax_registry import train_state
 from tests.optimizer.test_new_shapes import LAYERS, TRAINED, drafted, start, step, values_of
 

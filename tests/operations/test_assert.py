@@ -4,7 +4,7 @@ import pytest
 
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.table import operations
-from surgery_cli.plan import fields_of, operation_from_options, plan_from_document
+from surgery_cli.planning import fields_of, operation_from_options, plan_from_document
 from surgery_cli.rules.bounds import Bounds
 from surgery_cli.rules.table import RULES
 from tests.hand_built_trees import B, W, adam, array, printed, resolved

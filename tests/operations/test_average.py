@@ -15,7 +15,7 @@ import pytest
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.operations.step_ranges import named_steps
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 
 
 def _state(seed: int) -> dict[str, Any]:

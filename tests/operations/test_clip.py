@@ -15,7 +15,7 @@ import pytest
 from surgery_cli import surgery
 from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.clip import Clip
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from tests.operations.value_edits import ArrayScene, draft_of, edited
 from tests.optimizer.test_policies import KERNEL as KERNEL_AT
 from tests.optimizer.test_policies import draft_of as state_draft

@@ -37,7 +37,7 @@ from surgery_cli.operations.squeeze import Squeeze
 from surgery_cli.operations.table import operations
 from surgery_cli.optimizer.follow.answers import default_policy
 from surgery_cli.optimizer.follow.states import States
-from surgery_cli.plan import Plan
+from surgery_cli.planning import Plan
 from surgery_cli.resolution import resolve
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec

@@ -17,7 +17,7 @@ from surgery_cli import surgery
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.flatten import Flatten
 from surgery_cli.operations.unflatten import Unflatten
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 from tests.operations.value_edits import ArrayScene, draft_of
 
 PARAMS = {

@@ -18,7 +18,7 @@ from surgery_cli import surgery
 from surgery_cli.draft.kernels.interpolation import interpolation
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.interpolate_positions import InterpolatePositions
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 from surgery_cli.surgery import Options
 from tests.operations.test_rearranging import restored, saved
 from tests.operations.value_edits import edited

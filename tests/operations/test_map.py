@@ -16,8 +16,8 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, PlanError, SurgeryError
-from surgery_cli.plan import operation_from_options, plan_of
-from surgery_cli.plan.reading import plan_from_document
+from surgery_cli.planning import operation_from_options, plan_of
+from surgery_cli.planning.reading import plan_from_document
 
 FUNCTIONS = """
 import os

@@ -20,7 +20,7 @@ from surgery_cli.operations.base import Operation
 from surgery_cli.operations.intersect import Intersect
 from surgery_cli.operations.merge import Merge
 from surgery_cli.operations.replace import Replace
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 from tests.optimizer.test_new_shapes import start, step, values_of
 
 TX = optax.sgd(0.1, momentum=0.9)
@@ -76,7 +76,7 @@ def test_what_is_missing_comes_with_its_slots_and_a_rule_says_the_rest(
 
 
 def surgery_plan(document: Any) -> Any:
-    from surgery_cli.plan import plan_from_document
+    from surgery_cli.planning import plan_from_document
 
     return plan_from_document(document)
 

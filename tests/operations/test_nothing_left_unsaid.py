@@ -10,7 +10,7 @@ from surgery_cli.draft.recipe import DraftItems, is_numeric
 from surgery_cli.errors import SurgeryError
 from surgery_cli.operations.base import LeafOperation
 from surgery_cli.operations.table import operations
-from surgery_cli.plan.reading import plan_from_document
+from surgery_cli.planning.reading import plan_from_document
 from surgery_cli.resolution import resolve
 from surgery_cli.tree.dtypes import COMPLEX_PARTS, FLOATS, INTEGER_BITS
 from surgery_cli.tree.paths import LeafPath

@@ -10,7 +10,7 @@ from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.errors import SurgeryError
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
-from surgery_cli.plan.fields import fields_of
+from surgery_cli.planning.fields import fields_of
 from tests.operations.value_edits import drafted_example
 
 ODD = (-1, 0, -0.0, 1e308, -1e308, 5e-324, 2.0**63, 65520.0, 10**400, 2**64)

@@ -10,7 +10,7 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.errors import PlanError
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 
 PARAMS = {"a": np.full((2, 3), 2, np.float32), "b": np.full((2, 3), 5, np.float32)}
 EDITS = {"mask": "by", "rescale": "by", "replace": "with", "add-scaled": "with"}

@@ -17,7 +17,7 @@ from surgery_cli.compute.jax_kit import JaxKit
 from surgery_cli.draft.kernels.mask import Masked
 from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.prune import Prune
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from tests.operations.value_edits import ArrayScene, draft_of, edited
 from tests.optimizer.optax_registry import OPTIMIZERS
 from tests.optimizer.test_policies import draft_of as state_draft

@@ -28,7 +28,7 @@ from surgery_cli.operations.resize import Resize
 from surgery_cli.operations.slice import Slice
 from surgery_cli.operations.squeeze import Squeeze
 from surgery_cli.operations.transpose import Transpose
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 from surgery_cli.surgery import Options
 from surgery_cli.tree.paths import LeafPath
 from tests.operations.value_edits import ArrayScene, draft_of, edited, made, spec_of

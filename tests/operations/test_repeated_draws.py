@@ -16,7 +16,7 @@ from surgery_cli.operations.reinit import Reinit
 from surgery_cli.operations.rename import Rename
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.shrink_and_perturb import ShrinkAndPerturb
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 
 W = "params/w"
 REINIT = Reinit(at=W, init="normal")

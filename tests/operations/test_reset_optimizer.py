@@ -14,7 +14,7 @@ from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.operations import reset_optimizer
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 from surgery_cli.resolution import resolve
 from surgery_cli.script.pytrees import stored_leaves
 from surgery_cli.tree.paths import LeafPath

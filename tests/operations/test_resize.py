@@ -21,7 +21,7 @@ from surgery_cli.operations.pad import Pad
 from surgery_cli.operations.reinit import Reinit
 from surgery_cli.operations.resize import Resize
 from surgery_cli.operations.slice import Slice
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 from surgery_cli.surgery import Options
 from surgery_cli.tree.paths import LeafPath
 from tests.operations.test_rearranging import restored, saved

@@ -13,7 +13,7 @@ import pytest
 from surgery_cli import surgery
 from surgery_cli.operations.joining import Joining
 from surgery_cli.operations.table import operations
-from surgery_cli.plan import plan_from_document
+from surgery_cli.planning import plan_from_document
 
 JOINING = sorted(name for name, kind in operations().items() if issubclass(kind, Joining))
 

@@ -14,7 +14,7 @@ from surgery_cli import surgery
 from surgery_cli.draft.expression import Stored, made
 from surgery_cli.draft.kernels.join import Concat
 from surgery_cli.errors import PlanError
-from surgery_cli.plan import plan_from_document
+from surgery_cli.planning import plan_from_document
 from surgery_cli.surgery import Options
 from surgery_cli.tree.paths import LeafPath
 from tests.operations.value_edits import ArrayScene, computed, draft_of, stored

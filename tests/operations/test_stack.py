@@ -16,7 +16,7 @@ from flax import nnx
 
 from surgery_cli import surgery
 from surgery_cli.errors import PlanError
-from surgery_cli.plan import plan_from_document
+from surgery_cli.planning import plan_from_document
 
 DEPTH, WIDTH = 11, 4
 

@@ -20,7 +20,7 @@ from surgery_cli.operations.base import LeafOperation
 from surgery_cli.operations.noise import Noise
 from surgery_cli.operations.reinit import Reinit
 from surgery_cli.operations.shrink_and_perturb import ShrinkAndPerturb
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from tests.operations.value_edits import (
     KERNEL,
     ArrayScene,

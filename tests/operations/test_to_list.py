@@ -17,7 +17,7 @@ from surgery_cli import surgery
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.to_dict import ToDict
 from surgery_cli.operations.to_list import ToList
-from surgery_cli.plan import plan_from_document, plan_of
+from surgery_cli.planning import plan_from_document, plan_of
 from tests.operations.value_edits import ArrayScene, draft_of
 
 TX = optax.chain(optax.clip(1.0), optax.adamw(optax.linear_schedule(1e-2, 0.0, 9)))

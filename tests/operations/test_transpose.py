@@ -19,7 +19,7 @@ from surgery_cli.errors import PlanError
 from surgery_cli.operations.delete import Delete
 from surgery_cli.operations.reshape import Reshape
 from surgery_cli.operations.transpose import Transpose
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 from surgery_cli.tree.paths import LeafPath
 from tests.operations.value_edits import ArrayScene, draft_of, edited
 

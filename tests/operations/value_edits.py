@@ -23,7 +23,7 @@ from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import LeafOperation, Operation, ValueOperation
 from surgery_cli.optimizer.follow.transform import Change
 from surgery_cli.optimizer.follow.transform import followed as follow
-from surgery_cli.plan.reading import plan_from_document
+from surgery_cli.planning.reading import plan_from_document
 from surgery_cli.resolution import resolve
 from surgery_cli.resolution.selection import select
 from surgery_cli.tree.paths import LeafPath, Selection

@@ -14,7 +14,7 @@ from surgery_cli.operations.reinit import Reinit
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
 from surgery_cli.optimizer.detect.survey import survey
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 from surgery_cli.resolution import resolve
 from surgery_cli.tree.specs import TreeSpec
 from tests.optimizer.optax_registry import OPTIMIZERS, train_state

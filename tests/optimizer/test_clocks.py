@@ -23,7 +23,7 @@ from surgery_cli.optimizer.follow.adam_steps import NOTHING, most_apart
 from surgery_cli.optimizer.follow.bias_correction import restarts
 from surgery_cli.optimizer.follow.clocks import filled_with
 from surgery_cli.optimizer.follow.decays import Decays
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 from surgery_cli.resolution import resolve
 from surgery_cli.tree.paths import LeafPath
 from tests.optimizer.optax_registry import PARAMS, state_of, tree_of

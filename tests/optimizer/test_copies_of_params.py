@@ -18,7 +18,7 @@ from surgery_cli.operations.mask import Mask
 from surgery_cli.operations.prune import Prune
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 
 PARAMS = {"w": np.linspace(1, 2, 24, dtype=np.float32).reshape(6, 4)}
 COPIES = {

@@ -12,7 +12,7 @@ from optax import contrib
 
 from surgery_cli import reports, surgery
 from surgery_cli.errors import PlanError
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.surgery import state_kinds
 
 SHAPES = {"a": (64, 16), "b": (8,), "c": (32, 8)}

@@ -20,7 +20,7 @@ from surgery_cli.errors import PlanError
 from surgery_cli.operations.add import Add
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.reinit import Reinit
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 from surgery_cli.resolution import resolve
 from surgery_cli.tree.specs import TreeSpec
 from tests.operations.value_edits import computed

@@ -19,7 +19,7 @@ from surgery_cli.operations.expand import Expand
 from surgery_cli.operations.reshape import Reshape
 from surgery_cli.operations.stack import Stack
 from surgery_cli.operations.transpose import Transpose
-from surgery_cli.plan import plan_from_document, plan_of
+from surgery_cli.planning import plan_from_document, plan_of
 
 PARAMS = {"w": np.ones((6, 4), np.float32), "b": np.ones(4, np.float32)}
 

@@ -20,7 +20,7 @@ import pytest
 from surgery_cli import surgery
 from surgery_cli.errors import SurgeryError
 from surgery_cli.operations.rescale import Rescale
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 from tests.optimizer.optax_registry import OPTIMIZERS
 from tests.optimizer.policy_registry import CASES, POLICIES, Case
 

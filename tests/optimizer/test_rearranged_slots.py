@@ -28,7 +28,7 @@ from surgery_cli.operations.reshape import Reshape
 from surgery_cli.operations.resize import Resize
 from surgery_cli.operations.slice import Slice
 from surgery_cli.operations.transpose import Transpose
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 
 POLICIES = ("keep", "transform", "reset", "warm")
 STEPS = 3

@@ -16,7 +16,7 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.errors import PlanError
-from surgery_cli.plan import plan_from_document
+from surgery_cli.planning import plan_from_document
 
 POLICIES = ("keep", "transform", "reset", "warm")
 LEAST = 6

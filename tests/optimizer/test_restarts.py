@@ -24,8 +24,8 @@ from surgery_cli.operations.reset_optimizer import ResetOptimizer
 from surgery_cli.operations.set import Set
 from surgery_cli.optimizer.follow.bias_correction import restarts, shifts
 from surgery_cli.optimizer.follow.restarts import emptied
-from surgery_cli.plan import plan_of
-from surgery_cli.plan.reading import plan_from_document
+from surgery_cli.planning import plan_of
+from surgery_cli.planning.reading import plan_from_document
 from surgery_cli.resolution import resolve
 from surgery_cli.words.notes import Consequence, Note, Remark
 from tests.optimizer.optax_registry import PARAMS, state_of, tree_of

@@ -17,7 +17,7 @@ from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.set import Set
 from surgery_cli.optimizer.detect.survey import survey
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 from surgery_cli.resolution import resolve
 from tests.optimizer.optax_registry import PARAMS, tree_of
 

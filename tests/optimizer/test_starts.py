@@ -19,7 +19,7 @@ from surgery_cli.operations.normalize import Normalize
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
 from surgery_cli.operations.transpose import Transpose
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 from surgery_cli.surgery import Options
 
 STEPS = 4

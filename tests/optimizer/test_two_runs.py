@@ -25,7 +25,7 @@ from surgery_cli.operations.rename import Rename
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 
 PARAMS = {"a": {"w": (4, 3)}, "b": {"w": (3,)}}
 

@@ -19,7 +19,7 @@ from surgery_cli.draft.slots import Slot
 from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.operations.normalize import Normalize
 from surgery_cli.operations.rescale import Rescale
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 from surgery_cli.resolution import resolve
 from surgery_cli.script.abstract_tree import abstract_tree
 from surgery_cli.script.function import Script

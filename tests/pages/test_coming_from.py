@@ -9,7 +9,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli import surgery
-from surgery_cli.plan import read_plan
+from surgery_cli.planning import read_plan
 from tests.pages.recipes import BLOCK, REPOSITORY
 from tests.pages.tools import (
     ARRAY,

@@ -6,9 +6,9 @@ import jax
 import numpy as np
 from flax import nnx
 
-from surgery_cli.probe.model.inputs import Input
-from surgery_cli.probe.model.models import make_model, trace
-from surgery_cli.probe.trace.forward import is_observable, run_forward, sites_of
+from surgery_cli.probing.model.inputs import Input
+from surgery_cli.probing.model.models import make_model, trace
+from surgery_cli.probing.trace.forward import is_observable, run_forward, sites_of
 from surgery_cli.script.user_code import load_object
 
 HERE = Path(__file__).parent

@@ -11,8 +11,8 @@ import pytest
 from surgery_cli import surgery
 from surgery_cli.errors import SurgeryError
 from surgery_cli.operations.rescale import Rescale
-from surgery_cli.plan import plan_of
-from surgery_cli.probe.model.misfits import Misfit
+from surgery_cli.planning import plan_of
+from surgery_cli.probing.model.misfits import Misfit
 
 MODELS = """
     import pathlib

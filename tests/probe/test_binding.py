@@ -3,9 +3,9 @@
 import pytest
 
 from surgery_cli.errors import SurgeryError
-from surgery_cli.probe.model.binding import bind
-from surgery_cli.probe.model.calls import Expected
-from surgery_cli.probe.model.misfits import Misfit
+from surgery_cli.probing.model.binding import bind
+from surgery_cli.probing.model.calls import Expected
+from surgery_cli.probing.model.misfits import Misfit
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from tests.hand_built_trees import HandBuilt, adam, array
 

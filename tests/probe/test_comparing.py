@@ -9,7 +9,7 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.errors import SurgeryError
-from surgery_cli.probe.trace.comparing import (
+from surgery_cli.probing.trace.comparing import (
     OutputDeviation,
     _deviation,
     _distance,
@@ -104,7 +104,7 @@ def test_one_changed_entry_is_a_difference_that_begins_where_it_stands(
 
 
 def test_a_renamed_model_is_paired_by_the_plan_in_surgery_json(saved, batch, tmp_path, params):
-    from surgery_cli.plan import read_plan
+    from surgery_cli.planning import read_plan
 
     plan = tmp_path / "rename.yaml"
     plan.write_text(

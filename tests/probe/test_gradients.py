@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from surgery_cli.errors import SurgeryError
-from surgery_cli.probe.trace.forward import sites_of
-from surgery_cli.probe.trace.gradients import (
+from surgery_cli.probing.trace.forward import sites_of
+from surgery_cli.probing.trace.gradients import (
     can_have_gradient,
     checked_scalar,
     random_projection,

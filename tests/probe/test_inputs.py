@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from surgery_cli.errors import SurgeryError
-from surgery_cli.probe.model.inputs import read_inputs
+from surgery_cli.probing.model.inputs import read_inputs
 
 
 def values(*texts, seed=0):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from surgery_cli.probe.trace.forward import run_forward, sites_of
+from surgery_cli.probing.trace.forward import run_forward, sites_of
 from tests.probe import odd_models as own
 from tests.probe.looking import linen_variables, look, nnx_module, same, traced, variables_of
 

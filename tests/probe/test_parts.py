@@ -7,9 +7,9 @@ from flax import linen as nn
 
 from surgery_cli import surgery
 from surgery_cli.errors import SurgeryError
-from surgery_cli.probe.model.inputs import Input
-from surgery_cli.probe.model.misfits import Misfit
-from surgery_cli.probe.trace.forward import run_forward, sites_of, used_slots
+from surgery_cli.probing.model.inputs import Input
+from surgery_cli.probing.model.misfits import Misfit
+from surgery_cli.probing.trace.forward import run_forward, sites_of, used_slots
 from tests.probe import part_models as own
 from tests.probe.conftest import save
 from tests.probe.looking import HERE, linen_variables, same, traced, variables_of

@@ -14,9 +14,9 @@ from flax import nnx
 from surgery_cli import surgery
 from surgery_cli.cli.main import run
 from surgery_cli.errors import CheckpointError, SurgeryError
-from surgery_cli.plan import plan_from_document
-from surgery_cli.probe.model.misfits import Misfit
-from surgery_cli.probe.use_case import session
+from surgery_cli.planning import plan_from_document
+from surgery_cli.probing.model.misfits import Misfit
+from surgery_cli.probing.use_case import session
 from surgery_cli.store.filesystem import memory_limits
 from surgery_cli.store.open.checkpoint import Checkpoint
 from tests.probe import edited_models as own
@@ -257,7 +257,7 @@ def test_a_plot_shows_every_place(saved, batch, tmp_path, suffix):
 
 
 def test_without_matplotlib_a_plot_names_what_to_install(saved, batch, monkeypatch):
-    monkeypatch.setattr("surgery_cli.probe.use_case.plotting.find_spec", lambda _: None)
+    monkeypatch.setattr("surgery_cli.probing.use_case.plotting.find_spec", lambda _: None)
 
     with pytest.raises(SurgeryError, match=r"pip install 'surgery-cli\[plot\]'"):
         probe(saved, batch, plot="scales.svg")

@@ -6,8 +6,8 @@ import pytest
 from flax import linen as nn
 from flax import nnx
 
-from surgery_cli.probe.trace.forward import run_forward, sites_of
-from surgery_cli.probe.trace.traces import stopped_at
+from surgery_cli.probing.trace.forward import run_forward, sites_of
+from surgery_cli.probing.trace.traces import stopped_at
 from tests.probe import seed_models as own
 from tests.probe.looking import linen_variables, look, nnx_module, same, traced, variables_of
 

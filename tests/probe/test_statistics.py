@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from surgery_cli.probe.trace.statistics import measure
+from surgery_cli.probing.trace.statistics import measure
 
 GENERATOR = np.random.default_rng(2)
 

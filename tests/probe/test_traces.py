@@ -8,9 +8,9 @@ from flax import nnx
 
 from surgery_cli import surgery
 from surgery_cli.errors import SurgeryError, ValueRefusal
-from surgery_cli.probe.model.misfits import Misfit
-from surgery_cli.probe.trace.forward import run_forward, sites_of
-from surgery_cli.probe.trace.traces import cannot_stop_at, over_members, stopped_at
+from surgery_cli.probing.model.misfits import Misfit
+from surgery_cli.probing.trace.forward import run_forward, sites_of
+from surgery_cli.probing.trace.traces import cannot_stop_at, over_members, stopped_at
 from tests.probe import ensemble_models as own
 from tests.probe import odd_models as odd
 from tests.probe.conftest import save

@@ -12,7 +12,7 @@ import numpy as np
 
 from surgery_cli import reports, surgery
 from surgery_cli.errors import SurgeryError
-from surgery_cli.plan.reading import plan_from_document
+from surgery_cli.planning.reading import plan_from_document
 from tests.random_plans.layouts import as_numpy
 from tests.random_plans.model import Empty, Leaf, Path, State, precision, printed, spelled
 from tests.random_plans.world import World

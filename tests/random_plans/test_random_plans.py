@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from surgery_cli import surgery
 from surgery_cli.errors import PlanError, SurgeryError, ValueRefusal
 from surgery_cli.operations.table import operations
-from surgery_cli.plan.reading import read_plan
+from surgery_cli.planning.reading import read_plan
 from surgery_cli.proof.records import record_path
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from tests.random_plans import judge, reference

@@ -16,7 +16,7 @@ from surgery_cli.draft.expression import Made, parts
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.detect.survey import survey
-from surgery_cli.plan.reading import plan_from_document
+from surgery_cli.planning.reading import plan_from_document
 from surgery_cli.resolution import resolve
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec

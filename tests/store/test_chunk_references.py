@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from surgery_cli import surgery
 from surgery_cli.errors import ValueRefusal, WriteError
-from surgery_cli.plan.reading import plan_from_document
+from surgery_cli.planning.reading import plan_from_document
 from surgery_cli.store.write.step import StepWriter
 
 

@@ -12,7 +12,7 @@ import tensorstore as ts
 
 from surgery_cli import surgery
 from surgery_cli.engine import grid
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from tests.source_trees import everything_of
 
 VALUES = np.random.default_rng(11).uniform(0.5, 2.0, (10, 7)).astype(np.float32)

@@ -11,7 +11,7 @@ import tensorstore as ts
 
 from surgery_cli import reports, surgery
 from surgery_cli.errors import CheckpointError
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.btree import Extent

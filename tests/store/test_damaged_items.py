@@ -10,7 +10,7 @@ import pytest
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError
 from surgery_cli.operations.rescale import Rescale
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 from surgery_cli.store.locate.location import locate
 from surgery_cli.surgery import Options
 

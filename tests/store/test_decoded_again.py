@@ -11,7 +11,7 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.engine import grid
-from surgery_cli.plan.reading import plan_from_document
+from surgery_cli.planning.reading import plan_from_document
 from surgery_cli.reports import Preview
 
 VALUES = np.random.default_rng(5).standard_normal((1 << 12, 256), np.float32)

@@ -22,7 +22,7 @@ from surgery_cli.errors import (
     ValueRefusal,
     WriteError,
 )
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.store.write.item import PytreeWriter

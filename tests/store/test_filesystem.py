@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 import surgery_cli
 from surgery_cli import surgery
 from surgery_cli.inputs.buckets import path_at
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.array_file import ArrayFile
 from surgery_cli.store.filesystem.local_disk import LocalDisk

@@ -12,7 +12,7 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store.open.checkpoint import open_checkpoint
 
 TREE = {"w": np.arange(6, dtype=np.float32), "v": np.arange(4, dtype=np.float32) + 1}

@@ -462,7 +462,7 @@ def test_a_root_of_flat_steps_is_a_root_whatever_number_its_own_name_ends_in(
 
 def test_the_record_of_a_root_called_like_a_step_lands_in_its_step(tmp_path: Path) -> None:
     from surgery_cli import surgery
-    from surgery_cli.plan import operation_from_options, plan_of
+    from surgery_cli.planning import operation_from_options, plan_of
 
     for step in ("checkpoint_100", "checkpoint_200"):
         shutil.copytree(FLAT, tmp_path / "runs" / step)

@@ -11,7 +11,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli import surgery
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store.write import staging
 
 TREE = {"a": np.arange(64, dtype=np.float32), "b": np.arange(64, dtype=np.float32) + 7}

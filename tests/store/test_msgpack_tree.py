@@ -15,7 +15,7 @@ from orbax.checkpoint import msgpack_utils
 
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, WriteError
-from surgery_cli.plan import plan_from_document
+from surgery_cli.planning import plan_from_document
 from surgery_cli.store.files import msgpack_writing
 from surgery_cli.store.files.msgpack_tree import MsgpackFile
 from surgery_cli.store.files.msgpack_writing import Stored, in_kind, write_msgpack

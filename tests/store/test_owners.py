@@ -15,7 +15,7 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.errors import WriteError
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store.filesystem.processes import Owner, State
 from surgery_cli.store.write import staging
 from surgery_cli.store.write.leftovers import leftovers_of
@@ -146,7 +146,7 @@ def test_a_staging_directory_is_never_anonymous(tmp_path):
     source = _file(tmp_path / "w")
     script = (
         "import os, sys\n"
-        "from surgery_cli.plan import operation_from_options, plan_of\n"
+        "from surgery_cli.planning import operation_from_options, plan_of\n"
         "from surgery_cli import surgery\n"
         "import surgery_cli.surgery.apply\n"
         "source, place = sys.argv[1:]\n"

@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError
 from surgery_cli.operations.rescale import Rescale
-from surgery_cli.plan import plan_of
+from surgery_cli.planning import plan_of
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_checkpoints"
 POINTER = (

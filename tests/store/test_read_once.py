@@ -13,7 +13,7 @@ import pytest
 import tensorstore as ts
 
 from surgery_cli import surgery
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.orbax.btree import Survey
 from surgery_cli.store.orbax.sidecars import Sidecars

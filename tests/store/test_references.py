@@ -12,7 +12,7 @@ import tensorstore as ts
 
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, WriteError
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.store.write.step import StepWriter
 from surgery_cli.tree.paths import LeafPath

@@ -14,7 +14,7 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, DestinationError, ValueRefusal, WriteError
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.write.aftermath import aftermath
 from surgery_cli.store.write.journal import Head

@@ -8,7 +8,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli import surgery
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 

@@ -10,7 +10,7 @@ from etils import epath
 
 from surgery_cli import surgery
 from surgery_cli.errors import DestinationError, ValueRefusal
-from surgery_cli.plan import plan_from_document
+from surgery_cli.planning import plan_from_document
 from tests.buckets.google_server import GoogleServer
 
 TREE = {

@@ -16,7 +16,7 @@ import safetensors.numpy
 
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, PlanError, SurgeryError
-from surgery_cli.plan import operation_from_options, plan_of, read_plan
+from surgery_cli.planning import operation_from_options, plan_of, read_plan
 
 TREE = {"a": np.arange(64, dtype=np.float32), "b": {"c": np.arange(64, dtype=np.float32) + 7}}
 RESCALE = plan_of([operation_from_options("rescale", {"at": "**/a", "by": "2"})])

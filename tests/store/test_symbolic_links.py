@@ -10,7 +10,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli import surgery
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 
 TREE = {"a": np.arange(4096, dtype=np.float32), "b": np.arange(4096, dtype=np.float32) + 7}
 RESCALE = plan_of([operation_from_options("rescale", {"at": "a", "by": "2"})])

@@ -17,7 +17,7 @@ from flax import serialization, traverse_util
 from surgery_cli import surgery
 from surgery_cli.cli.main import run
 from surgery_cli.errors import CheckpointError, PlanError
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.settings.reshard import Reshard
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import open_checkpoint

@@ -12,7 +12,7 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, MissingError, WriteError
-from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.local_disk import LocalDisk
 from surgery_cli.store.write.item import PytreeWriter

@@ -14,7 +14,7 @@ from surgery_cli.engine.digests import digest_reading, leaf_digest
 from surgery_cli.engine.grid import block_shape, windows
 from surgery_cli.engine.reading import CountedSource
 from surgery_cli.errors import CheckpointError
-from surgery_cli.plan import plan_from_document
+from surgery_cli.planning import plan_from_document
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
 

@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 
 from surgery_cli import surgery
 from surgery_cli.errors import SurgeryError
-from surgery_cli.plan import plan_from_document
+from surgery_cli.planning import plan_from_document
 
 RANDOM = np.random.default_rng(0)
 

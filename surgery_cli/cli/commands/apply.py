@@ -15,7 +15,7 @@ from surgery_cli.settings.run import Options
 from surgery_cli.settings.shared import DryRun, Variables
 
 if TYPE_CHECKING:
-    from surgery_cli.plan import Plan
+    from surgery_cli.planning import Plan
     from surgery_cli.reports import Preview
 
 Said = TypeVar("Said", bound="Preview")
@@ -34,7 +34,7 @@ def apply(
     """Write a new checkpoint: the source with a plan applied, verified before it appears."""
 
     def read() -> Plan:
-        from surgery_cli.plan import read_plan
+        from surgery_cli.planning import read_plan
         from surgery_cli.store import filesystem
 
         return read_plan(plan, settings=set or {}, content=filesystem.read_anew)

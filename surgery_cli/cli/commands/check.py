@@ -48,7 +48,7 @@ def check(
     """
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import checks
-    from surgery_cli.plan import read_policy
+    from surgery_cli.planning import read_policy
     from surgery_cli.store import filesystem
 
     files = output_files(output_to, "check", checkpoint)

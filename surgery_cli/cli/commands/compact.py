@@ -23,7 +23,7 @@ def compact(
 
     `inspect` says how many there are. Encoded bytes are copied as they are; no value changes.
     """
-    from surgery_cli.plan import plan_of
+    from surgery_cli.planning import plan_of
 
     if options.compact == "never":
         raise PlanError(

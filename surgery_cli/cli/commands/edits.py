@@ -24,7 +24,7 @@ from surgery_cli.settings.shared import DryRun, Item, Memory, Step, Variables
 
 if TYPE_CHECKING:
     from surgery_cli.operations.base import Operation
-    from surgery_cli.plan import Field, Plan
+    from surgery_cli.planning import Field, Plan
 
 SHARED_WITH_PLANS: Final = frozenset({"optimizer", "seed"})
 """Fields whose option every writing command has; an edit of its own takes the same value."""
@@ -37,12 +37,12 @@ _TO: Final = "to"
 def edit_command(name: str) -> Command:
     """The command of the operation ``name``, under the signature that Typer reads."""
     kind = operations()[name]
-    from surgery_cli.plan import fields_of
+    from surgery_cli.planning import fields_of
 
     fields = {_PREFIX + f.attribute: f for f in fields_of(kind) if f.name not in SHARED_WITH_PLANS}
 
     def built(given: Mapping[str, Any], settings: Mapping[str, str] | None, **more: Any) -> Plan:
-        from surgery_cli.plan import operation_from_options, plan_of
+        from surgery_cli.planning import operation_from_options, plan_of
 
         values = {f.name: given[key] for key, f in fields.items() if given[key] is not False}
         edit = operation_from_options(name, values | more, settings=settings or {})
@@ -122,7 +122,7 @@ def _exported(plan: Plan, edit: Operation, to: str | None) -> Plan:
 
 
 def _parameter(key: str, field: Field) -> inspect.Parameter:
-    from surgery_cli.plan.command_line import option_name
+    from surgery_cli.planning.command_line import option_name
 
     if field.name == "at":
         return _at_parameter(key, field)

@@ -18,7 +18,7 @@ from surgery_cli.settings.run import Options
 from surgery_cli.settings.shared import DryRun, Variables
 
 if TYPE_CHECKING:
-    from surgery_cli.plan import Plan
+    from surgery_cli.planning import Plan
 
 
 def export(
@@ -73,7 +73,7 @@ def _with_output(
 ) -> Plan:
     """The plan of a file, then all leaves but those that are named left out, then the format."""
     from surgery_cli.operations.keep import Keep
-    from surgery_cli.plan import Plan, plan_of, read_plan
+    from surgery_cli.planning import Plan, plan_of, read_plan
     from surgery_cli.store import filesystem
 
     first = Plan()

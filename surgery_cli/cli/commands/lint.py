@@ -29,7 +29,7 @@ def lint(plans: _Plans, *, output: Output) -> int:
 
     No checkpoint is looked at, and variables may be left open; exit code 2 if something is wrong.
     """
-    from surgery_cli.plan import lint as linted
+    from surgery_cli.planning import lint as linted
 
     gathering, files = Gathering(), []
     for file in plans:

@@ -27,7 +27,7 @@ def log(
     """
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import history
-    from surgery_cli.plan import yaml_of
+    from surgery_cli.planning import yaml_of
 
     found = surgery.log(checkpoint, step=step, item=item)
     if plan is None:

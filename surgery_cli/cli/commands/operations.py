@@ -32,7 +32,7 @@ def operations(
 
 def schema() -> int:
     """Print the JSON Schema of the plan file, for editors."""
-    from surgery_cli import plan
+    from surgery_cli import planning
 
-    print_json(plan.schema())
+    print_json(planning.schema())
     return 0

@@ -47,7 +47,7 @@ def plan(
     """
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import preview
-    from surgery_cli.plan import read_plan, yaml_of
+    from surgery_cli.planning import read_plan, yaml_of
     from surgery_cli.store import filesystem
 
     if inverse != (plan is None):

@@ -28,7 +28,7 @@ def reshard(
     params, and leaves that no spec names are replicated. Leaves that are stored so already are linked. `--like` takes
     the layout of another checkpoint; `--like-init` without one of these the shardings of your script's state.
     """
-    from surgery_cli.plan import plan_of
+    from surgery_cli.planning import plan_of
 
     is_stated = layout != Reshard()
     if not is_stated and options.like_init is not None:

@@ -25,7 +25,7 @@ from surgery_cli.cli.commands.seal import seal
 from surgery_cli.cli.commands.verify import verify
 from surgery_cli.cli.options.parameters import Command, with_options
 from surgery_cli.operations.table import operations
-from surgery_cli.probe.command import probe
+from surgery_cli.probing.command import probe
 
 COMMANDS: Final[dict[str, tuple[Command, str]]] = {
     "inspect": (inspect, "surgery inspect runs/mnist 'params/**' --stats"),
@@ -66,6 +66,6 @@ def example_of(name: str) -> str:
     """The example that ends the help of a command."""
     if name in COMMANDS:
         return COMMANDS[name][1]
-    from surgery_cli.plan.command_line import example_command
+    from surgery_cli.planning.command_line import example_command
 
     return example_command(operations()[name])

@@ -52,7 +52,7 @@ def with_options(command: Command, own: Iterable[inspect.Parameter] = ()) -> Com
 
 def options_of(kind: type[msgspec.Struct]) -> Iterator[inspect.Parameter]:
     """The options of a struct of settings and of the structs in it, its own before those that it inherits."""
-    from surgery_cli.plan.fields import alternatives_of, fields_of
+    from surgery_cli.planning.fields import alternatives_of, fields_of
 
     for field in sorted(fields_of(kind), key=lambda f: f.attribute not in kind.__annotations__):
         alternatives = alternatives_of(kind, field.name)
@@ -112,7 +112,7 @@ def _typed(declared: Setting, choices: tuple[str, ...], alternatives: list[types
 
 def _made(kind: type[msgspec.Struct], given: dict[str, Any]) -> Any:
     """The struct of what was ``given``, which is taken out of there."""
-    from surgery_cli.plan.fields import alternatives_of, fields_of
+    from surgery_cli.planning.fields import alternatives_of, fields_of
 
     values = {}
     for field in fields_of(kind):

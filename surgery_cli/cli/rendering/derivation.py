@@ -8,7 +8,7 @@ from typing import Final
 
 from surgery_cli.console.page import Cell, Page
 from surgery_cli.console.printable import escaped, shown_path
-from surgery_cli.plan import yaml_of
+from surgery_cli.planning import yaml_of
 from surgery_cli.reports import Derivation, Gap, PairRow
 from surgery_cli.words.quantities import byte_text, counted, leaves_text
 

@@ -10,8 +10,8 @@ from surgery_cli.console.page import Cell, Page, Row
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
-from surgery_cli.plan import Field, fields_of
-from surgery_cli.plan.command_line import example_command, option_name
+from surgery_cli.planning import Field, fields_of
+from surgery_cli.planning.command_line import example_command, option_name
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.words.tasks import recipe_for
 

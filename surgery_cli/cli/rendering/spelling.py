@@ -14,7 +14,7 @@ from surgery_cli.operations.table import operations
 from surgery_cli.words.advice import Aside, FieldName, InPlan, Span, Text
 
 if TYPE_CHECKING:
-    from surgery_cli.plan import Field
+    from surgery_cli.planning import Field
 
 
 def first_line(kind: object) -> str:
@@ -43,7 +43,7 @@ def in_options(text: str, kind: type[msgspec.Struct]) -> str:
 
 def _spelled(span: Span, kind: type[msgspec.Struct]) -> str:
     """The span as it is typed behind a command."""
-    from surgery_cli.plan import fields_of
+    from surgery_cli.planning import fields_of
 
     match span:
         case InPlan(line):
@@ -61,7 +61,7 @@ def _spelled(span: Span, kind: type[msgspec.Struct]) -> str:
 
 def _typed(field: Field, value: str) -> str:
     """A field with its value in a plan's spelling ('' if it is only named), as it is typed."""
-    from surgery_cli.plan.command_line import option_name, option_words
+    from surgery_cli.planning.command_line import option_name, option_words
 
     if not value:
         return "AT" if field.name == "at" else option_name(field)
@@ -85,7 +85,7 @@ def _shared_option(name: str, value: str) -> str:
 
 def _read(value: str) -> Any:
     """The value of a field as a plan would read it; what is no YAML (`*`, `…`) as it stands."""
-    from surgery_cli.plan.yaml_text import parse_yaml
+    from surgery_cli.planning.yaml_text import parse_yaml
 
     try:
         return parse_yaml(f"value: {value}", "advice").value["value"]

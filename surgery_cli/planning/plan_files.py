@@ -1,0 +1,133 @@
+"""The text of a plan, from a file or standard input, read as YAML 1.2, TOML or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TextIO
+
+from surgery_cli.errors import PlanError
+from surgery_cli.inputs.buckets import BucketPath, ServiceRefusal
+from surgery_cli.inputs.limits import PLAN
+from surgery_cli.inputs.regular_files import refuse_special
+from surgery_cli.planning.json_text import parse_json
+from surgery_cli.planning.text import PlanText, nearest_fix, refuse_halves
+from surgery_cli.planning.toml_text import parse_toml
+from surgery_cli.planning.yaml_text import parse_yaml
+
+
+def format_of(path: Path) -> str:
+    found = FORMATS.get(path.suffix.lower())
+    if found is None:
+        raise PlanError(
+            f"'{path}' is not named like a plan",
+            why="its format is told by its suffix: .yaml, .yml, .toml or .json",
+            fix="rename it, or pass YAML as standard input: `… - < FILE`",
+            file=str(path),
+        )
+    return found
+
+
+def file_text(path: Path, content: Callable[[Path], bytes]) -> str:
+    """The text of a plan; ``content`` reads it."""
+    if isinstance(path, BucketPath):
+        return _text_in_bucket(path, content)
+    try:
+        if path.is_dir():
+            raise PlanError(
+                f"'{path}' is a directory, not a plan",
+                why="a plan is a .yaml, .yml, .toml or .json file",
+                fix="the order is `surgery plan SRC PLAN` and `surgery apply SRC DST PLAN`",
+                file=str(path),
+            )
+        format_of(path)
+        refuse_special(path, PlanError, file=str(path))
+        PLAN.check(path.stat().st_size, f"the plan '{path}'", PlanError)
+        return _decoded(content(path), str(path))
+    except FileNotFoundError:
+        parent = path.parent
+        beside = (
+            [f.name for f in parent.iterdir() if f.suffix in FORMATS] if parent.is_dir() else []
+        )
+        raise PlanError(
+            f"there is no plan '{path}'",
+            why="" if parent.is_dir() else f"there is no directory '{parent}'",
+            fix=nearest_fix(path.name, sorted(beside), otherwise="check its name"),
+            file=str(path),
+        ) from None
+    except OSError as error:
+        raise PlanError(
+            f"the plan '{path}' cannot be read", why=error.strerror or str(error), file=str(path)
+        ) from None
+
+
+def _text_in_bucket(path: BucketPath, content: Callable[[Path], bytes]) -> str:
+    format_of(path)
+    try:
+        return _decoded(content(path), str(path))
+    except FileNotFoundError:
+        raise PlanError(
+            f"there is no plan '{path}'", fix="check its name", file=str(path)
+        ) from None
+    except OSError as error:
+        fix = error.fix if isinstance(error, ServiceRefusal) else ""
+        raise PlanError(
+            f"the plan '{path}' cannot be read",
+            why=error.strerror or str(error),
+            fix=fix,
+            file=str(path),
+        ) from None
+
+
+def standard_input(stdin: TextIO) -> str:
+    buffer = getattr(stdin, "buffer", None)
+    given = (stdin if buffer is None else buffer).read(PLAN.most + 1)
+    PLAN.check(len(given), "standard input", PlanError)
+    return (
+        _decoded(given, "standard input")
+        if isinstance(given, bytes)
+        else str(given).removeprefix("\ufeff")
+    )
+
+
+def _decoded(content: bytes, file: str) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise PlanError(
+            f"'{file}' is not UTF-8 text",
+            why=f"the byte 0x{content[error.start]:02x} at offset {error.start}",
+            fix="save it as UTF-8, if it is a plan at all",
+            file=file,
+            line=content.count(b"\n", 0, error.start) + 1,
+        ) from None
+
+
+FORMATS: Final = {".yaml": "YAML", ".yml": "YAML", ".toml": "TOML", ".json": "JSON"}
+"""The formats by file suffix."""
+
+
+def parse(text: str, format: str, file: str) -> PlanText:
+    """Parse a document; ``file`` is its name in messages.
+
+    Raises:
+        PlanError: the text is not in that format, repeats a key, or uses what the three formats do not share.
+    """
+    if not text.strip():
+        return PlanText(value=None, file=file)
+    readers = {"YAML": parse_yaml, "TOML": parse_toml, "JSON": parse_json}
+    try:
+        read = readers[format](text, file)
+        refuse_halves(read)
+    except RecursionError:
+        raise PlanError(
+            "the plan is nested too deeply to be one", fix="see `surgery schema`", file=file
+        ) from None
+    except ValueError as error:  # a number of more than 4300 digits, an escape beyond Unicode
+        raise PlanError(
+            f"not valid {format}: it holds a value that cannot be read",
+            why=str(error).partition(";")[0],
+            fix="look for a number of very many digits, or for an escape that is no character",
+            file=file,
+        ) from None
+    return read

@@ -1,0 +1,58 @@
+"""The plan in a record: `surgery.json` is a plan, that of the run that wrote it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from surgery_cli.errors import PlanError
+from surgery_cli.inputs.self_digest import KEY, holds_own_digest
+from surgery_cli.planning.text import PlanText
+
+_OF_RECORDS: Final = {"schema_version", "surgery", "source_fingerprint", "draft", "plan"}
+"""Keys that every record has, and no plan together."""
+
+
+def is_record(value: Any) -> bool:
+    """True for the document of a record."""
+    return isinstance(value, dict) and value.keys() >= _OF_RECORDS
+
+
+def holds_edits(plan: Any) -> bool:
+    """True for the plan of a run that did more than to copy."""
+    return isinstance(plan, dict) and any(plan.get(k) for k in ("edits", "reshard", "output"))
+
+
+def plan_in_record(text: PlanText, raw: str) -> PlanText:
+    """The plan of the run that a record is of, with its own lines; ``raw`` is the record as it is written.
+
+    Raises:
+        PlanError: the record is of no run that edited, or was changed.
+    """
+    record = text.value
+    digest = record.get(KEY, "")
+    if digest and not holds_own_digest(raw.encode(), digest):
+        raise PlanError(
+            "the record is not what was written",
+            why="it does not agree with the digest of its own content: damage, or a change by hand",
+            fix="copy it again from where it is whole; or put its `plan` into a file of its own, and change that",
+            file=text.file,
+        )
+    plan = record["plan"]
+    if not holds_edits(plan):
+        by = "`surgery seal` wrote it" if record.get("sealed") else "nothing was edited"
+        raise PlanError(
+            "the record holds no plan",
+            why=f"{by}: it is of no run with edits",
+            fix="name the `surgery.json` of a checkpoint that an edit has written",
+            file=text.file,
+        )
+    lines = {at[1:]: line for at, line in text.lines.items() if at[:1] == ("plan",) and at[1:]}
+    return msgspec.structs.replace(text, value=plan, lines=lines)
+
+
+def donors_in_record(record: dict[str, Any]) -> dict[str, str]:
+    """The fingerprints of the checkpoints that the run took leaves from, by their names in the plan."""
+    donors = record.get("donors")
+    return dict(donors) if isinstance(donors, dict) else {}
