@@ -50,6 +50,17 @@ class Document(msgspec.Struct, kw_only=True, frozen=True):
 
     schema_version: int = SCHEMA_VERSION
 
+    def to_dict(self) -> dict[str, Any]:
+        """The document as plain values: what `--json` prints."""
+        found: dict[str, Any] = as_builtins(self)
+        return found
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: a table of its fields, long lists folded."""
+        from surgery_cli.words.html import table_of
+
+        return table_of(type(self).__name__, self.to_dict())
+
     def suite(self) -> Suite:
         """The document as cases, for what has any."""
         raise NotImplementedError

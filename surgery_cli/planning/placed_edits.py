@@ -46,7 +46,7 @@ class Place(NamedTuple):
         known = {name: self.text.line((*self.position, name)) for name in fields}
         return Origin(
             number=number,
-            file=self.text.file,
+            file=self.text.file or None,
             line=self.text.line(self.position),
             lines={name: line for name, line in known.items() if line is not None},
         )

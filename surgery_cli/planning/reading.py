@@ -88,30 +88,43 @@ def read_plan(
         text = msgspec.structs.replace(text, value={})
     if not isinstance(text.value, dict):
         is_list = isinstance(text.value, list)
-        fix = "put `edits:` in front of the list" if is_list else "begin with `edits:`"
         raise PlanError(
             "a plan is a mapping of `edits` and other keys",
             why=f"this one is {shown(text.value)}",
-            fix=fix,
+            fix="put `edits:` in front of the list" if is_list else "begin with `edits:`",
             file=text.file,
         )
     variables = Variables(text, settings, is_linted=is_linted)
+    return _filled(text, variables, directory, kinds or operations(), content)
+
+
+def plan_of_value(value: Mapping[str, Any], *, settings: Mapping[str, str] = {}) -> Plan:
+    """The plan that a program has put together, as a plan file would say it. Relative paths are relative to here.
+
+    Raises:
+        PlanError: it says something that a plan cannot mean; all problems at once.
+    """
+    text = PlanText(value=value, file="")
+    return _filled(text, Variables(text, settings), str(Path.cwd()), operations())
+
+
+def _filled(
+    text: PlanText,
+    variables: Variables,
+    directory: str,
+    kinds: Kinds,
+    content: Callable[[Path], bytes] = Path.read_bytes,
+) -> Plan:
+    """The plan of a mapping, its variables filled in."""
     filled = variables.filled()
-    reader = _Reader(text, directory, kinds or operations(), variables.unfilled, content)
+    reader = _Reader(text, directory, kinds, variables.unfilled, content)
     reader.problems += variables.problems
     return reader.plan(filled)
 
 
 def _recorded(text: PlanText, raw: str, settings: Mapping[str, str], kinds: Kinds) -> Plan:
     """The plan of a record: its paths are absolute, and what looks like a variable is text."""
-    if settings:
-        raise PlanError(
-            f"nothing takes `--set {next(iter(settings))}`",
-            why="a record holds the values of the run that it is of, and no variables",
-            fix="leave it out; or put the record's `plan` into a file of its own, and change that",
-            file=text.file,
-        )
-    found = plan_in_record(text, raw)
+    found = plan_in_record(text, raw, settings)
     plan = _Reader(found, "/", kinds, frozenset()).plan(found.value)
     return msgspec.structs.replace(plan, fingerprints=donors_in_record(text.value))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -24,12 +25,19 @@ def holds_edits(plan: Any) -> bool:
     return isinstance(plan, dict) and any(plan.get(k) for k in ("edits", "reshard", "output"))
 
 
-def plan_in_record(text: PlanText, raw: str) -> PlanText:
+def plan_in_record(text: PlanText, raw: str, settings: Mapping[str, str]) -> PlanText:
     """The plan of the run that a record is of, with its own lines; ``raw`` is the record as it is written.
 
     Raises:
-        PlanError: the record is of no run that edited, or was changed.
+        PlanError: the record is of no run that edited, or was changed; or ``settings`` are to fill it in.
     """
+    if settings:
+        raise PlanError(
+            f"nothing takes `--set {next(iter(settings))}`",
+            why="a record holds the values of the run that it is of, and no variables",
+            fix="leave it out; or put the record's `plan` into a file of its own, and change that",
+            file=text.file,
+        )
     record = text.value
     digest = record.get(KEY, "")
     if digest and not holds_own_digest(raw.encode(), digest):

@@ -1,0 +1,269 @@
+"""The commands as functions: the same arguments, the same documents, the same errors; nothing is printed."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from surgery_cli import reports, surgery
+from surgery_cli.document import Document
+from surgery_cli.errors import PlanError
+from surgery_cli.inputs.buckets import path_at
+from surgery_cli.library.plans import Planned, plan_from
+from surgery_cli.planning import read_policy, yaml_of
+from surgery_cli.probing import ProbeOptions
+from surgery_cli.settings.run import Options
+from surgery_cli.settings.shared import MEMORY_BYTES
+from surgery_cli.tree.nearness import nearest
+
+_Settings = TypeVar("_Settings", bound=msgspec.Struct)
+
+
+def inspect(
+    checkpoint: str,
+    *at: str,
+    step: int | None = None,
+    item: str | None = None,
+    params: str | None = None,
+    stats: bool = False,
+    digests: bool = False,
+    optimizer: bool = False,
+    memory_bytes: int = MEMORY_BYTES,
+) -> reports.Inspection:
+    """What is in a checkpoint, of the leaves that the patterns `at` name, or of all.
+
+    Args:
+        checkpoint: As on the command line: a path, `ROOT@N`, an address of a bucket.
+        at: Patterns of leaves.
+        step: Which step of a run; the newest finished one by default.
+        item: Which item of a step.
+        params: Where the params stand, if that cannot be told.
+        stats: Read every value: mean, std, range, norm, histogram.
+        digests: Read every value: a digest of each leaf.
+        optimizer: Name the states of the optimizer, their slots and clocks.
+        memory_bytes: Bytes of tensors in memory at once, at most.
+
+    Raises:
+        PlanError: nothing stands there, or a pattern names nothing.
+        CheckpointError: what stands there cannot be read.
+    """
+    return surgery.inspect(
+        str(checkpoint),
+        at,
+        step=step,
+        item=item,
+        params=params,
+        stats=stats,
+        digests=digests,
+        optimizer=optimizer,
+        memory_bytes=memory_bytes,
+    )
+
+
+def plan(
+    source: str,
+    plan: Planned,
+    *,
+    to: str | None = None,
+    variables: Mapping[str, Any] = {},
+    **settings: Any,
+) -> reports.Preview:
+    """What `apply` would do, from metadata alone; nothing is written.
+
+    Args:
+        source: The checkpoint that would be edited.
+        plan: Its text, a `pathlib.Path` of its file, a dict like the file, or one operation or a list of them.
+        to: Checks as well that the result can be written there.
+        variables: What fills `${name}` in the plan, before its `vars`.
+        settings: As the options of `apply`: `step`, `seed`, `optimizer`, `device`, `memory_bytes`, …
+
+    Raises:
+        SurgeryError: everything that is wrong, as far as metadata shows.
+    """
+    destination = None if to is None else str(to)
+    read = plan_from(plan, variables)
+    return surgery.plan(str(source), read, destination=destination, options=_options(settings))
+
+
+def apply(
+    source: str,
+    destination: str,
+    plan: Planned,
+    *,
+    variables: Mapping[str, Any] = {},
+    **settings: Any,
+) -> reports.Report:
+    """Write ``destination``: ``source`` with the plan applied, verified before it appears.
+
+    Args:
+        source: The checkpoint that is edited; it is never written to.
+        destination: What is to be made.
+        plan: As in `plan`.
+        variables: As in `plan`.
+        settings: As the options of `apply`: `step`, `seed`, `optimizer`, `device`, `force`, `memory_bytes`, …
+
+    Raises:
+        SurgeryError: what `plan` raises, and what only values or the disk show; nothing was written then.
+    """
+    read, options = plan_from(plan, variables), _options(settings)
+    return surgery.apply(str(source), str(destination), read, options=options)
+
+
+def diff(
+    a: str,
+    b: str,
+    *at: str,
+    step: int | None = None,
+    item: str | None = None,
+    structure: bool = False,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    memory_bytes: int = MEMORY_BYTES,
+) -> reports.Difference:
+    """Structure and values of two checkpoints; NaN equals NaN.
+
+    Args:
+        a: A checkpoint.
+        b: The one to compare it with.
+        at: Patterns of leaves; all without.
+        step: Which step of each, where they are runs.
+        item: Which item of a step.
+        structure: Compare paths, kinds, shapes and dtypes alone.
+        rtol: Values agree that are no further apart than `atol + rtol × magnitude`.
+        atol: See `rtol`.
+        memory_bytes: Bytes of tensors in memory at once, at most.
+
+    Raises:
+        PlanError: nothing stands there, or a pattern names nothing on either side.
+        CheckpointError: what stands there cannot be read.
+    """
+    return surgery.diff(
+        str(a),
+        str(b),
+        at,
+        step=step,
+        item=item,
+        structure=structure,
+        rtol=rtol,
+        atol=atol,
+        memory_bytes=memory_bytes,
+    )
+
+
+def verify(
+    checkpoint: str,
+    *,
+    like: str | None = None,
+    like_init: str | None = None,
+    like_manifest: str | None = None,
+    allow_non_finite: bool = False,
+    step: int | None = None,
+    item: str | None = None,
+    memory_bytes: int = MEMORY_BYTES,
+) -> reports.Verdict:
+    """Read every byte and check it against the digests on record; or compare the structure with another's.
+
+    Args:
+        checkpoint: As on the command line.
+        like: Another checkpoint, whose structure, shapes and dtypes it must have.
+        like_init: `FILE.py:FUNCTION` of the training script: would it restore the checkpoint, and exactly?
+        like_manifest: What `seal --to` wrote, or `inspect --digests --json` printed.
+        allow_non_finite: NaN and infinities are no finding.
+        step: Which step of a run; the newest finished one by default.
+        item: Which item of a step.
+        memory_bytes: Bytes of tensors in memory at once, at most.
+
+    Raises:
+        PlanError: nothing stands there.
+        CheckpointError: what stands there, or its record, cannot be read; a damaged leaf is a finding.
+    """
+    manifest = None if like_manifest is None else path_at(str(like_manifest))
+    return surgery.verify(
+        str(checkpoint),
+        like=None if like is None else str(like),
+        like_init=like_init,
+        like_manifest=manifest,
+        allow_non_finite=allow_non_finite,
+        step=step,
+        item=item,
+        memory_bytes=memory_bytes,
+    )
+
+
+def check(
+    checkpoint: str,
+    policy: str | os.PathLike[str] | Sequence[Mapping[str, Any]],
+    *,
+    variables: Mapping[str, Any] = {},
+    **settings: Any,
+) -> reports.Checked:
+    """What each rule of a policy says of a checkpoint.
+
+    Args:
+        checkpoint: As on the command line.
+        policy: Its text, a `pathlib.Path` of its file, or a list of rules like those in the file.
+        variables: What fills `${name}` in it.
+        settings: `step`, `item`, `params`, `memory_bytes`.
+
+    Raises:
+        PlanError: the policy says what cannot be meant.
+        CheckpointError: the checkpoint, or what it is compared with, cannot be read.
+    """
+    from surgery_cli.store import filesystem
+
+    filling = {name: str(value) for name, value in variables.items()}
+    if isinstance(policy, os.PathLike):
+        name = os.fspath(policy)
+        rules = read_policy(name, settings=filling, content=filesystem.read_anew)
+    else:
+        name = ""
+        text = policy if isinstance(policy, str) else yaml_of([dict(rule) for rule in policy])
+        rules = read_policy("-", settings=filling, stdin=io.StringIO(text))
+    return surgery.check(str(checkpoint), rules, policy=name, options=_options(settings))
+
+
+def probe(checkpoint: str, *, model: str, input: str | Sequence[str], **settings: Any) -> Document:
+    """Every module call of a model on a batch, with its outputs' shapes and numbers.
+
+    Args:
+        checkpoint: As on the command line.
+        model: `FILE.py:NAME` of the module, or of a function that makes it.
+        input: The batch: `float32[8,28,28,1]`, or a file; one for each argument of the model.
+        settings: As the options of `probe`: `run`, `until`, `against`, `tolerance`, `device`, `step`, …
+
+    Raises:
+        SurgeryError: the model, the batch or the checkpoint do not fit each other, or the model fails.
+    """
+    inputs = (input,) if isinstance(input, str) else tuple(input)
+    options = _converted(ProbeOptions, settings)
+    return surgery.probe(str(checkpoint), model=model, inputs=inputs, options=options)
+
+
+def _options(settings: Mapping[str, Any]) -> Options:
+    return _converted(Options, settings)
+
+
+def _converted(kind: type[_Settings], settings: Mapping[str, Any]) -> _Settings:
+    """The settings as a struct.
+
+    Raises:
+        PlanError: there is no such setting, or it takes something else.
+    """
+    for name in settings:
+        if name not in kind.__struct_fields__:
+            near = nearest(name, kind.__struct_fields__)
+            raise PlanError(
+                f"there is no setting `{name}`",
+                fix=f"perhaps `{near[0]}`"
+                if near
+                else "the options of the command are its settings",
+                field=name,
+            )
+    try:
+        return msgspec.convert(dict(settings), kind)
+    except msgspec.ValidationError as error:
+        raise PlanError("a setting has a value that it cannot have", why=str(error)) from None

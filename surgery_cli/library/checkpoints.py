@@ -1,0 +1,195 @@
+"""A checkpoint as a mapping from paths to arrays that are read when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from surgery_cli.compute.numpy_dtypes import numpy_dtype
+from surgery_cli.errors import PlanError
+from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.surgery.leaf_names import named_leaves
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.quantities import byte_text, leaves_text
+
+
+class Leaf:
+    """A stored leaf: shape and dtype are known, values are read by `leaf[...]` or `numpy.asarray(leaf)`."""
+
+    def __init__(self, checkpoint: Checkpoint, path: LeafPath) -> None:
+        self._checkpoint = checkpoint
+        self._path = path
+        self._spec: LeafSpec = checkpoint.tree[path]
+
+    @property
+    def path(self) -> str:
+        """The path as it prints."""
+        return str(self._path)
+
+    @property
+    def kind(self) -> str:
+        """`array`, `numpy`, `scalar`, `string`, `key` or `empty`."""
+        return str(self._spec.kind)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the axes."""
+        return self._spec.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the elements, as NumPy and `ml_dtypes` know it."""
+        return numpy_dtype(self._spec.dtype)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self._spec.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return self._spec.bytes
+
+    def read(self) -> Any:
+        """The whole value: an array, or what a scalar, a string or an empty leaf holds."""
+        return self._checkpoint.read(self._path)
+
+    def __getitem__(self, index: Any) -> Any:
+        """The values at ``index``, of which only what it spans is read: integers, slices and `...`.
+
+        Raises:
+            IndexError: it is out of bounds, or for more axes than there are.
+            TypeError: it is an array or a mask; index what was read (`leaf[...][mask]`).
+        """
+        window, inner = _window(index, self.shape)
+        if not self._spec.has_array:
+            return np.asarray(self.read())[inner]
+        return np.asarray(self._checkpoint.read(self._path, window))[inner]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        found = np.asarray(self.read())
+        return found if dtype is None else found.astype(dtype)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a leaf without axes has no length")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"<{self.path}: {self._spec.dtype}[{','.join(map(str, self.shape))}], {byte_text(self.nbytes)}>"
+
+
+class OpenCheckpoint(Mapping[str, Leaf]):
+    """A checkpoint, opened: its leaves by path, in stored order. Nothing but metadata is read until a leaf is."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+
+    @cached_property
+    def _paths(self) -> dict[str, LeafPath]:
+        """Leaves by the printed path, and by the unambiguous spelling where two print alike."""
+        texts = self._checkpoint.tree.texts
+        alone = {text: path for path, text in texts.items()}
+        if len(alone) == len(texts):
+            return alone
+        return {path.spelling: path for path in texts}
+
+    @property
+    def path(self) -> str:
+        """Where it stands."""
+        return str(self._checkpoint.location.root)
+
+    @property
+    def step(self) -> int | None:
+        """The step that was opened, of a run."""
+        return self._checkpoint.step
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of its metadata and of names, sizes and times of its data files."""
+        return self._checkpoint.fingerprint
+
+    def select(self, *patterns: str) -> dict[str, Leaf]:
+        """The leaves that any of the patterns names.
+
+        Raises:
+            PlanError: one names nothing; the nearest paths are in it.
+        """
+        named = named_leaves(patterns, self._checkpoint.tree)
+        return {text: self._leaf(path) for text, path in self._paths.items() if path in named}
+
+    def __getitem__(self, path: str) -> Leaf:
+        if path in self._paths:
+            return self._leaf(self._paths[path])
+        named = named_leaves((path,), self._checkpoint.tree)
+        if len(named) == 1:
+            return self._leaf(next(iter(named)))
+        raise PlanError(
+            f"'{path}' names {leaves_text(len(named))}",
+            fix=f'name one of them, or take all of them: `.select("{path}")`',
+            path=path,
+        )
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._paths
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __repr__(self) -> str:
+        size = byte_text(self._checkpoint.tree.bytes)
+        return f"<checkpoint {self.path}: {leaves_text(len(self))}, {size}>"
+
+    def _leaf(self, path: LeafPath) -> Leaf:
+        return Leaf(self._checkpoint, path)
+
+
+def open(checkpoint: str, *, step: int | None = None, item: str | None = None) -> OpenCheckpoint:
+    """Open a checkpoint, named as on the command line: a path, `ROOT@N`, an address of a bucket.
+
+    Raises:
+        PlanError: nothing stands there, or there is no such step or item.
+        CheckpointError: what stands there cannot be read.
+    """
+    return OpenCheckpoint(open_checkpoint(str(checkpoint), step=step, item=item))
+
+
+def _window(index: Any, shape: tuple[int, ...]) -> tuple[tuple[slice, ...], tuple[Any, ...]]:
+    """What must be read for ``index``, and where in that it is."""
+    given = list(index) if isinstance(index, tuple) else [index]
+    if any(not isinstance(one, int | np.integer | slice) and one is not Ellipsis for one in given):
+        raise TypeError(
+            "a stored leaf takes integers, slices and `...`; index what was read: `leaf[...][mask]`"
+        )
+    at = next((n for n, one in enumerate(given) if one is Ellipsis), len(given))
+    named = [one for one in given if one is not Ellipsis]
+    if len(named) > len(shape) or len(named) < len(given) - 1:
+        raise IndexError(f"an index for {len(named)} axes, of {len(shape)}")
+    given[at : at + 1] = [slice(None)] * (len(shape) - len(named))
+    outer: list[slice] = []
+    inner: list[Any] = []
+    for one, size in zip(given, shape, strict=True):
+        chosen = range(size)[one]  # as Python has it, with its errors
+        if isinstance(chosen, int):
+            outer.append(slice(chosen, chosen + 1))
+            inner.append(0)
+            continue
+        first, last = (min(chosen), max(chosen) + 1) if chosen else (0, 0)
+        outer.append(slice(first, last))
+        start = chosen.start - first if chosen else 0
+        stop = start + len(chosen) * chosen.step
+        inner.append(slice(start, stop if stop >= 0 else None, chosen.step))
+    return tuple(outer), tuple(inner)

@@ -1,0 +1,245 @@
+"""`import surgery_cli as surgery`: the commands as functions, operations as classes, checkpoints as lazy arrays."""
+
+import json
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+from importlib import util
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis.extra import numpy as hnp
+
+import surgery_cli as surgery
+from surgery_cli.operations.table import operations
+from tests.cli.conftest import SAMPLES
+
+SAMPLE = SAMPLES / "digits_standard"
+DOCS = Path(__file__).parents[2] / "docs"
+KERNEL = "params/Dense_0/kernel"
+
+
+def restored(path):
+    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
+        return checkpointer.restore(path)
+
+
+def generated():
+    spec = util.spec_from_file_location("make_library", DOCS / "make_library.py")
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_reference_and_the_stub_are_those_of_the_code():
+    made = generated()
+    assert made.page() == made.PAGE.read_text()
+    assert made.stub() == made.STUB.read_text()
+
+
+@pytest.mark.parametrize("name", operations())
+def test_every_operation_is_a_class_of_the_library(name):
+    public = name.title().replace("-", "")
+    assert getattr(surgery, public) is operations()[name]
+    assert public in dir(surgery)
+
+
+def test_importing_loads_nothing_heavy_and_functions_are_no_rooms():
+    code = (
+        "import sys, surgery_cli as surgery\n"
+        "assert not {'numpy', 'jax', 'msgspec', 'tensorstore'} & set(sys.modules)\n"
+        "from surgery_cli.cli.main import run\n"
+        "import surgery_cli.surgery\n"
+        "assert all(callable(getattr(surgery, n)) for n in surgery.library.__all__ if n != 'Planned')\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=DOCS.parent)
+    with pytest.raises(AttributeError, match="has no attribute 'rescale'"):
+        _ = surgery.rescale
+
+
+EDIT = {"op": "rescale", "at": KERNEL, "by": 0.5}
+PLANS = {
+    "an operation": lambda _: surgery.Rescale(at=KERNEL, by=0.5),
+    "operations": lambda _: [surgery.Rescale(at=KERNEL, by=0.5)],
+    "a dict": lambda _: {"edits": [EDIT]},
+    "a dict with operations": lambda _: {"edits": [surgery.Rescale(at=KERNEL, by=0.5)]},
+    "edits": lambda _: [EDIT],
+    "text": lambda _: f"edits:\n- op: rescale\n  at: {KERNEL}\n  by: 0.5\n",
+    "JSON": lambda _: json.dumps({"edits": [EDIT]}),
+    "a file": lambda folder: folder / "plan.yaml",
+}
+
+
+@pytest.mark.parametrize("kind", PLANS)
+def test_a_plan_is_the_same_however_it_is_given(kind, tmp_path):
+    (tmp_path / "plan.yaml").write_text(PLANS["text"](tmp_path))
+    planned = PLANS[kind](tmp_path)
+    drafts = {surgery.plan(SAMPLE, planned).draft, surgery.plan(SAMPLE, PLANS["a dict"](0)).draft}
+    assert len(drafts) == 1
+    assert surgery.apply(SAMPLE, tmp_path / "new", planned).verified
+    after, before = restored(tmp_path / "new"), restored(SAMPLE)
+    kernel = before["params"]["Dense_0"]["kernel"]
+    np.testing.assert_array_equal(after["params"]["Dense_0"]["kernel"], kernel * np.float32(0.5))
+
+
+def test_variables_fill_a_plan_and_fields_of_reserved_names_have_an_underscore():
+    plan = {"edits": [{"op": "rescale", "at": "params/${layer}/kernel", "by": "${by}"}]}
+    filled = surgery.plan(SAMPLE, plan, variables={"layer": "Dense_0", "by": 0.5})
+    assert filled.draft == surgery.plan(SAMPLE, [EDIT]).draft
+    but = surgery.Rescale(at="params/**/kernel", except_="params/Dense_0", by=2)
+    assert KERNEL not in [leaf.path for leaf in surgery.plan(SAMPLE, but).leaves]
+
+
+WRONG = {
+    "a key": ({"edit": []}, "a plan has no key `edit`"),
+    "a value": ([surgery.Rescale(at=KERNEL, by="x")], "x"),
+    "a pattern": ([surgery.Rescale(at="params/Dens_0", by=2)], "matches nothing"),
+    "a text that is none": ("head.yaml", "a plan is a mapping"),
+    "an object": (3, "a int is no plan"),
+    "a type": ([{**EDIT, "at": 3}], "at"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_what_is_wrong_is_an_error_of_the_command_line(kind, tmp_path):
+    plan, what = WRONG[kind]
+    with pytest.raises(surgery.SurgeryError) as refused:
+        surgery.apply(SAMPLE, tmp_path / "new", plan)
+    assert refused.value.problems
+    assert what in str(refused.value)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [({"sed": 3}, "perhaps `seed`"), ({"seed": "x"}, "Expected `int"), ({"link": "soft"}, "link")],
+)
+def test_settings_are_checked(given, what):
+    with pytest.raises(surgery.PlanError) as refused:
+        surgery.plan(SAMPLE, [EDIT], **given)
+    assert what in " ".join(f"{p.what} {p.why} {p.fix}" for p in refused.value.problems)
+
+
+def test_an_open_checkpoint_is_a_mapping_from_paths_to_arrays():
+    checkpoint, truth = surgery.open(SAMPLE), restored(SAMPLE)
+    assert list(checkpoint) == [leaf.path for leaf in surgery.inspect(SAMPLE).leaves]
+    kernel = checkpoint[KERNEL]
+    want = truth["params"]["Dense_0"]["kernel"]
+    assert (kernel.shape, kernel.dtype, kernel.nbytes) == (want.shape, want.dtype, want.nbytes)
+    np.testing.assert_array_equal(np.asarray(kernel), want)
+    np.testing.assert_array_equal(jnp.asarray(kernel), want)
+    assert list(checkpoint.select("params/Dense_*/bias")) == [
+        "params/Dense_0/bias",
+        "params/Dense_1/bias",
+    ]
+    assert checkpoint["params/Dense_0/kern*"].path == KERNEL
+    with pytest.raises(surgery.PlanError, match="names 2 leaves"):
+        _ = checkpoint["params/Dense_0"]
+    with pytest.raises(surgery.PlanError, match="kernel"):
+        _ = checkpoint["params/Dense_0/kernl"]
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """A leaf of small chunks, and its truth."""
+    import jax
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    place = tmp_path_factory.mktemp("stored") / "ck"
+    values = np.arange(8 * 6 * 4, dtype=np.float32).reshape(8, 6, 4)
+    mesh = jax.make_mesh((4, 2), ("x", "y"))
+    placed = jax.device_put(values, NamedSharding(mesh, PartitionSpec("x", "y")))
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(place, {"w": placed, "one": jnp.float32(3)})
+    return surgery.open(place), values
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(index=hnp.basic_indices((8, 6, 4), max_dims=3))
+def test_an_index_gives_what_numpy_gives(stored, index):
+    checkpoint, values = stored
+    leaf = checkpoint["w"]
+    np.testing.assert_array_equal(leaf[index], values[index])
+
+
+def test_of_a_slice_only_its_chunks_are_read(stored, monkeypatch):
+    checkpoint, _ = stored
+    asked = []
+    read = checkpoint._checkpoint.read
+    monkeypatch.setattr(
+        checkpoint._checkpoint, "read", lambda p, w=None: asked.append(w) or read(p, w)
+    )
+    checkpoint["w"][5, ::-2]
+    assert asked == [(slice(5, 6), slice(1, 6), slice(0, 4))]
+
+
+@pytest.mark.parametrize("index", [8, (0, 0, 0, 0), (..., 0, ...), -9])
+def test_an_index_out_of_bounds_is_pythons_error(stored, index):
+    with pytest.raises(IndexError):
+        _ = stored[0]["w"][index]
+    with pytest.raises(TypeError, match="index what was read"):
+        _ = stored[0]["w"][np.array([0, 1])]
+    assert stored[0]["one"][()] == 3
+
+
+def test_results_are_structs_with_a_dict_and_a_table():
+    shown = surgery.inspect(SAMPLE, "params")
+    assert json.loads(json.dumps(shown.to_dict()))["leaves"][0]["path"] == "params/Conv_0/bias"
+    page = shown._repr_html_()
+    assert page.count("<table>") == page.count("</table>")
+    assert re.search(r"<td>params/Dense_0/kernel</td>", page)
+    assert pickle.loads(pickle.dumps(shown)) == shown
+
+
+def test_names_of_strangers_are_no_markup(tmp_path):
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "ck", {"<script>alert(1)</script>": np.ones(2, np.float32)})
+    assert "<script>" not in surgery.inspect(tmp_path / "ck")._repr_html_()
+
+
+def test_diff_verify_and_check_are_the_commands(tmp_path):
+    surgery.apply(SAMPLE, tmp_path / "new", [EDIT])
+    assert [c.path for c in surgery.diff(SAMPLE, tmp_path / "new", "params").changed] == [KERNEL]
+    assert surgery.verify(tmp_path / "new", like=SAMPLE).agrees
+    rules = [{"id": "sane", "at": "params/**", "finite": True}]
+    assert surgery.check(tmp_path / "new", rules).holds
+    assert surgery.check(tmp_path / "new", json.dumps(rules)).holds
+
+
+def test_probe_runs_a_model(tmp_path):
+    (tmp_path / "model.py").write_text(
+        "import flax.linen as nn\n"
+        "class Head(nn.Module):\n"
+        "    @nn.compact\n"
+        "    def __call__(self, x):\n"
+        "        return nn.Dense(10, name='Dense_1')(nn.Dense(64, name='Dense_0')(x))\n"
+    )
+    seen = surgery.probe(SAMPLE, model=f"{tmp_path}/model.py:Head", input="float32[2,128]")
+    assert [row["path"] for row in seen.to_dict()["sites"]] == ["Dense_0", "Dense_1", "."]
+
+
+def test_the_example_of_the_page_runs(tmp_path, monkeypatch):
+    (tmp_path / "runs").mkdir()
+    shutil.copytree(SAMPLE, tmp_path / "runs" / "mnist")
+    monkeypatch.chdir(tmp_path)
+    code = re.search(r"```python\n(import.*?)```", (DOCS / "library.md").read_text(), re.DOTALL)[1]
+    exec(code, {})
+    assert (tmp_path / "runs" / "mnist-edited").is_dir()
+
+
+def test_the_notebook_runs_from_begin_to_end(tmp_path, monkeypatch):
+    (tmp_path / "runs").mkdir()
+    shutil.copytree(SAMPLE, tmp_path / "runs" / "mnist")
+    monkeypatch.chdir(tmp_path)
+    cells = json.loads((DOCS / "library.ipynb").read_text())["cells"]
+    names = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    assert names["report"].verified
