@@ -38,7 +38,7 @@ from surgery_cli.surgery.value_requests import add_values_read, add_written
 _LOOKS_AT_SOURCE: Final = 2
 """Lists of the source, once all is read: whether it is what it was."""
 
-_OTHERS: Final = 13
+_OTHERS: Final = 10
 """Lists and deletions at the destination: what stands there, whether it stays there, the lock that goes."""
 
 _OTHERS_OF_DATABASE: Final = 1
