@@ -1,4 +1,4 @@
-"""Whether it is worth the time to read all values of two trees: a look at the smallest leaves first."""
+"""Whether values tell which leaf is which, and whether it is worth the time to read them all: smallest leaves first."""
 
 from __future__ import annotations
 
@@ -7,13 +7,27 @@ from typing import Final
 from surgery_cli.matching.assignment import candidates
 from surgery_cli.matching.contents import Holdings
 from surgery_cli.matching.families import families_of
-from surgery_cli.matching.pairs import Leaves
+from surgery_cli.matching.pairing import Pairing, paired
+from surgery_cli.matching.pairs import SAME, Leaves
 
 FIRST_BYTES: Final = 64 << 20
 """So much is read before it is decided that the values of two trees have nothing in common."""
 
 
-def have_common_values(old: Leaves, new: Leaves, holdings: Holdings) -> bool:
+def paired_by_values(old: Leaves, new: Leaves, holdings: Holdings) -> Pairing | None:
+    """The pairs as values tell them; None where the two trees have none in common.
+
+    Leaves that are fused on one side hold what no leaf of the other does: they are taken apart before that is said.
+    """
+    if not _have_common_values(old, new, holdings) and holdings.read_bytes > FIRST_BYTES:
+        return None
+    found = paired(old, new, holdings)
+    every = [*found.pairs, *found.copies, *found.drops]
+    is_told = any(SAME in pair.why for pair in every)
+    return found if is_told or any(one.is_sure for one in (*found.splits, *found.joins)) else None
+
+
+def _have_common_values(old: Leaves, new: Leaves, holdings: Holdings) -> bool:
     """True as soon as two leaves hold the same; False once enough was read, or all."""
     olds, news = families_of(old), families_of(new)
     pairs = sorted(candidates(olds, news), key=lambda pair: olds[pair[0]].spec.bytes)

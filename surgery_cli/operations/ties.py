@@ -12,10 +12,10 @@ from surgery_cli.operations.electing import Thinning, largest_of, masked
 class Ties(Thinning, tag="ties", kw_only=True, frozen=True):
     """Add to the source what fine-tunes of it have learnt: the largest changes, where they agree on the sign.
 
-    Of each difference the share `density` of the largest elements is left, by absolute value, of equal ones those that
-    come first in C order. Element by element the sign of their sum by weights is elected, above 0 if that is 0, and the
-    mean by weights is taken of those that have it. Differences are rounded to float32 once (of float64 leaves they are
-    not); sums are computed in float64 and rounded once.
+    Of each difference the share `density` of the largest elements is left, by absolute value, their number rounded to
+    the nearest, of equal ones those that come first in C order. Element by element the sign of their sum by weights is
+    elected, above 0 if that is 0, and the mean by weights is taken of those that have it. Differences are rounded to
+    float32 once (of float64 leaves they are not); sums are computed in float64 and rounded once.
 
     Source: Yadav et al., TIES-Merging: Resolving Interference When Merging Models.
     """

@@ -14,7 +14,7 @@ from surgery_cli.matching.fused import Fusion
 from surgery_cli.matching.gaps import OTHER_VALUES, Open, open_between, open_values
 from surgery_cli.matching.pairing import Pairing, paired
 from surgery_cli.matching.pairs import Certainty, Pair
-from surgery_cli.matching.trial import have_common_values
+from surgery_cli.matching.trial import paired_by_values
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.planning import plan_from_document
@@ -101,13 +101,13 @@ def derive(
                 limit,
                 Meter(listener, "comparing", total),
             )
-            is_common = values or have_common_values(here, there, both)
-            said = "compared" if is_common else "nothing in common"
-            holdings = both if is_common else None
+            by_values = (paired if values else paired_by_values)(here, there, both)
+            said = "nothing in common" if by_values is None else "compared"
+            holdings = None if by_values is None else both
             read = both
         else:
-            read = None
-        found = paired(here, there, holdings)
+            by_values = read = None
+        found = by_values or paired(here, there)
     steps = edits_of(found, checkpoint.tree)
     made, notes = _made(checkpoint, steps)
     if holdings is None:

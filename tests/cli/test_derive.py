@@ -282,3 +282,33 @@ def test_one_tree_to_go_to_is_named(surgery, tmp_path):
     a = saved(tmp_path / "a", drawn({"w": (3, 4)}))
     assert surgery("derive", a).code == 2
     assert surgery("derive", a, a, "--like-init", "train.py:made").code == 2
+
+
+@pytest.mark.parametrize("beside", ["nothing", "the same", "another"])
+@pytest.mark.parametrize("order", ["qkv", "kqv", "vkq"])
+def test_fused_leaves_in_any_order_are_found_by_values_or_left_open(
+    surgery, tmp_path, order, beside
+):
+    """No leaf of the one side is one of the other before they are taken apart: that is no sign of other values."""
+    parts = drawn(dict.fromkeys("qkv", (8, 8)))
+    gate, up = drawn({"g": (12, 8), "u": (12, 8)}, seed=1).values()
+    old = {
+        "attn.qkv.weight": np.concatenate([parts[name] for name in order]),
+        "mlp.gate_up_proj.weight": np.concatenate([up, gate]),
+    }
+    new = {f"attn/{name}/kernel": part.T for name, part in parts.items()}
+    new |= {"mlp/gate/kernel": gate.T, "mlp/up/kernel": up.T}
+    if beside != "nothing":
+        embedding = drawn({"e": (20, 8)}, seed=2)["e"]
+        old["emb.weight"] = embedding
+        new["emb/embedding"] = embedding + (beside == "another")
+    save_file(old, tmp_path / "a.safetensors")
+    b = saved(tmp_path / "b", new)
+    derived = surgery("derive", tmp_path / "a.safetensors", b)
+    assert derived.code == 1  # gate and up stand in another order than it knows
+    (tmp_path / "plan.yaml").write_text(derived.out)
+    assert surgery("apply", tmp_path / "a.safetensors", tmp_path / "c", tmp_path / "plan.yaml").code
+    told = json.loads(surgery("derive", tmp_path / "a.safetensors", b, "--json").out)
+    sure = {pair["to"] for pair in told["pairs"] if pair["certainty"] == "sure"}
+    assert sure >= {f"attn/{name}/kernel" for name in "qkv"}
+    assert any(gap["path"].startswith("mlp") for gap in told["gaps"])
