@@ -167,10 +167,16 @@ def open(checkpoint: str, *, step: int | None = None, item: str | None = None) -
     return OpenCheckpoint(open_checkpoint(str(checkpoint), step=step, item=item))
 
 
+def _is_basic(one: Any) -> bool:
+    """True for an integer, a slice or `...`; a truth value is a mask without axes."""
+    is_number = isinstance(one, int | np.integer) and not isinstance(one, bool)
+    return is_number or isinstance(one, slice) or one is Ellipsis
+
+
 def _window(index: Any, shape: tuple[int, ...]) -> tuple[tuple[slice, ...], tuple[Any, ...]]:
     """What must be read for ``index``, and where in that it is."""
     given = list(index) if isinstance(index, tuple) else [index]
-    if any(not isinstance(one, int | np.integer | slice) and one is not Ellipsis for one in given):
+    if not all(_is_basic(one) for one in given):
         raise TypeError(
             "a stored leaf takes integers, slices and `...`; index what was read: `leaf[...][mask]`"
         )

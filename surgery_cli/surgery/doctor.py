@@ -49,6 +49,7 @@ def doctor(
         CheckpointError: nothing of a checkpoint stands there, or it cannot be looked at.
     """
     path = path_at(address(root, refusal=CheckpointError))
+    filesystem.forget(path)
     if not filesystem.exists(path):
         raise missing(filesystem.absolute(path))
     real = filesystem.real(path)

@@ -183,8 +183,9 @@ def test_of_a_slice_only_its_chunks_are_read(stored, monkeypatch):
 def test_an_index_out_of_bounds_is_pythons_error(stored, index):
     with pytest.raises(IndexError):
         _ = stored[0]["w"][index]
-    with pytest.raises(TypeError, match="index what was read"):
-        _ = stored[0]["w"][np.array([0, 1])]
+    for mask in (np.array([0, 1]), True, False, (0, True)):
+        with pytest.raises(TypeError, match="index what was read"):
+            _ = stored[0]["w"][mask]
     assert stored[0]["one"][()] == 3
 
 

@@ -90,7 +90,7 @@ def in_kind(value: Any, spec: LeafSpec, code: int | None = None) -> Any:
         return np.asarray(value)[()]
     if spec.kind is LeafKind.NUMPY and code == BINARY and spec.dtype == "uint8":
         return np.asarray(value).tobytes()
-    return value
+    return np.asarray(value) if spec.kind is LeafKind.ARRAY else value  # no axes: no NumPy scalar
 
 
 class _Head(msgspec.Struct, frozen=True):
