@@ -48,7 +48,6 @@ def find_broken(path: Path) -> BrokenPlace:
         PlanError: nothing stands there, or several steps do.
         CheckpointError: nothing is left of a tree.
     """
-    filesystem.forget(path)
     if not filesystem.exists(path) and (step := _step_of(path)) is not None:
         return find_broken(step)
     if filesystem.is_file(path) and format_of_broken(path) is not None:

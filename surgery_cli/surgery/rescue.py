@@ -59,7 +59,9 @@ def rescue(
     begin_anew()
     asked = Asked(like, like_init, fill_from, fill, fill_by)
     asked.check()
-    place = find_broken(path_at(broken))
+    path = path_at(broken)
+    filesystem.forget(path)
+    place = find_broken(path)
     before = fingerprint(place.root)
     target = None if destination is None else path_of(destination)
     if target is not None:
