@@ -19,12 +19,13 @@ def paired_by_values(old: Leaves, new: Leaves, holdings: Holdings) -> Pairing | 
 
     Leaves that are fused on one side hold what no leaf of the other does: they are taken apart before that is said.
     """
-    if not _have_common_values(old, new, holdings) and holdings.read_bytes > FIRST_BYTES:
+    is_common = _have_common_values(old, new, holdings)
+    if not is_common and holdings.read_bytes > FIRST_BYTES:
         return None
     found = paired(old, new, holdings)
-    every = [*found.pairs, *found.copies, *found.drops]
-    is_told = any(SAME in pair.why for pair in every)
-    return found if is_told or any(one.is_sure for one in (*found.splits, *found.joins)) else None
+    pairs, fused = (*found.pairs, *found.copies, *found.drops), (*found.splits, *found.joins)
+    is_common |= any(SAME in pair.why for pair in pairs) or any(one.is_sure for one in fused)
+    return found if is_common else None
 
 
 def _have_common_values(old: Leaves, new: Leaves, holdings: Holdings) -> bool:

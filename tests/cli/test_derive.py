@@ -312,3 +312,13 @@ def test_fused_leaves_in_any_order_are_found_by_values_or_left_open(
     sure = {pair["to"] for pair in told["pairs"] if pair["certainty"] == "sure"}
     assert sure >= {f"attn/{name}/kernel" for name in "qkv"}
     assert any(gap["path"].startswith("mlp") for gap in told["gaps"])
+
+
+def test_values_in_another_order_are_values_in_common(surgery, tmp_path):
+    values = drawn({"w": (6, 4)})["w"]
+    save_file({"w": values}, tmp_path / "a.safetensors")
+    shuffled = np.random.default_rng(1).permutation(values.reshape(-1)).reshape(6, 4)
+    b = saved(tmp_path / "b", {"head/w": shuffled})
+    derived = surgery("derive", tmp_path / "a.safetensors", b)
+    assert derived.code == 1
+    assert "nothing in common" not in derived.err
