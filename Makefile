@@ -6,7 +6,7 @@
 #                 ARGS="--part 1/8" tries the first eighth)
 #   make powers   try every optimizer of optax out, and write what was seen to optimizer/knowledge/measured.py
 #   make check-all  make check, then the oracle, all of that table anew, every edit in every layout of every state,
-#                   random plans, runs struck at every moment, rescues, and derived plans
+#                   random plans, runs struck at every moment, rescues, derived plans, distributions, and the site
 #   make mutants  change the code in one place after the other, N times in each of some modules, and say what no test
 #                 notices (N=10 ARGS="--modules tree.paths")
 #   make plans    hold N random plans against flat NumPy (N=2000 SEED=7)
@@ -14,6 +14,7 @@
 #                 what became of them in docs/proof/fuzz.json
 #   make versions run the tests with the oldest versions that pyproject.toml allows, and with the newest that there are
 #   make soak     strike runs for HOURS, and add the counts to docs/proof/faults.json (HOURS=1; ARGS="--seed 7 --sections calls")
+#   make docs     build the site of the documentation into build/site; it gets an environment of its own in build/docs-env
 #   make bench    measure edits beside restore-edit-save and cp -r (SIZE=1.6GB; ARGS="--device gpu" adds a device)
 #   make bench-peers  merge ten checkpoints beside mergekit and a NumPy script; mergekit gets an environment of its own
 #                 in build/peers-env (MEMBER=300MB; a few GB with torch)
@@ -30,7 +31,7 @@ N ?= 2000
 SEED ?= 1
 HOURS ?= 1
 
-.PHONY: help demo test check check-all oracle powers plans fuzz soak mutants versions lint bench bench-peers samples clean
+.PHONY: help demo test check check-all oracle powers plans fuzz soak mutants versions lint docs bench bench-peers samples clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -61,6 +62,9 @@ check-all: check oracle
 	@$(BIN)/python -m pytest tests/hosts tests/buckets/test_destinations.py tests/test_benchmarks.py --every-combination
 	@DERIVED_TREES=20000 DERIVED_PLANS=300 $(BIN)/python -m pytest tests/matching tests/cli/test_derive.py --every-combination
 	@$(BIN)/python -m pytest tests/packaging --every-combination
+	@$(BIN)/python -m pytest tests/browser --every-combination -n 0 -s
+	@$(MAKE) --no-print-directory docs
+	@$(BIN)/python -m pytest tests/pages/test_site.py --every-combination
 	@$(MAKE) --no-print-directory versions ARGS="tests/judge tests/operations tests/store tests/probe"
 	@RESCUES=220 $(BIN)/python -m pytest tests/salvage/test_random_damage.py -n 0 -s
 	@$(MAKE) --no-print-directory plans
@@ -88,6 +92,18 @@ soak: $(INSTALLED)
 
 bench: $(INSTALLED)
 	@$(BIN)/python benchmarks/bench.py --size $(SIZE) --json build/bench.json --picture build/bench.png $(ARGS)
+
+DOCS := build/docs-env
+
+# Material says at each build which program will follow it.
+docs: $(INSTALLED) $(DOCS)/installed.stamp
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build
+
+$(DOCS)/installed.stamp: pyproject.toml constraints.txt
+	@$(BIN)/python -m venv --clear $(DOCS)
+	@$(DOCS)/bin/pip install --quiet -c constraints.txt \
+	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
+	@touch $@
 
 PEERS := build/peers-env
 

@@ -1,4 +1,4 @@
-"""The table of the README, from what `bench.py --json` wrote.
+"""The table of docs/costs.md, from what `bench.py --json` wrote.
 
 `summary.py FILE.json…`: medians; several files are one table, a later one replacing rows of the same key.
 """

@@ -1,6 +1,7 @@
 """Write docs/library.md, and the stub that tells editors the names of the library: `python docs/make_library.py`."""
 
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,8 +33,8 @@ assert report.verified
 
 - **A plan** is its text (YAML or JSON), a `pathlib.Path` of its file, a dict like the file, or an operation or a list
   of them. Text is never taken for a path, nor the other way.
-- **A result** is the document that `--json` prints, as a struct: `report.leaves`, `report.to_dict()`; a notebook shows
-  it as a table.
+- **A result** is [the document that `--json` prints](json.md), as a struct: `report.leaves`,
+  `report.to_dict()`; a notebook shows it as a table.
 - **An error** is that of the command line: `SurgeryError` with `problems`, each with `what`, `why` and `fix`.
   `PlanError` is what exits with 2, `CheckpointError` with 3, `WriteError` with 4, `ValueRefusal` with 1.
 - Nothing is printed, and no state is kept between calls. Importing loads nothing heavy until something is asked for.
@@ -91,7 +92,7 @@ def _sections() -> Iterator[str]:
 def _signature(function: object) -> str:
     """The parameters, one a line where there are many."""
     text = (
-        str(inspect.signature(function))
+        re.sub(r"(?<=[:>] )'([^']*)'", r"\1", str(inspect.signature(function)))
         .replace("surgery_cli.", "")
         .replace("4294967296", "4 << 30")
     )  # type: ignore[arg-type]

@@ -32,8 +32,9 @@ What has no figure of its own is held against something that is there:
 - **The header of a safetensors file**: 100,000,000 bytes, the format's own limit.
 - **Numbers** in plans: 1,000 digits; in ranges of patterns, `{0..11}`: 18.
 
-A regular expression (`re:`) is the one input whose time nothing bounds: it is matched as Python's `re` does. Globs are
-matched in linear time.
+Globs are matched in linear time. A regular expression (`re:`) is matched as Python's `re` does, which may try twice as
+many ways with each character more: it is ended after the time above, computing and not waiting. In the library that
+holds in the main thread alone, as Python lets no other be interrupted.
 """
 
 

@@ -31,21 +31,18 @@ def page() -> str:
     results = json.loads(RESULTS.read_text())
     rows, left = [], []
     for module, found in results.items():
-        alive = [
-            (place, change)
-            for place, _, change in (one.partition(": ") for one in found["survived"])
-        ]
-        equal = [one for one in alive if (module, one[1]) in EXPLAINED]
-        open_ = [one for one in alive if one not in equal]
+        alive = found["survived"]
+        why = [EXPLAINED.get((module, one["code"], one["change"])) for one in alive]
+        equal = sum(reason is not None for reason in why)
         noticed = found["tried"] - len(alive)
         rows.append(
-            f"| `{module}` | {found['mutants']} | {found['tried']} | {noticed} | {len(equal)} | {len(open_)} |"
+            f"| `{module}` | {found['mutants']} | {found['tried']} | {noticed} | {equal} | {len(alive) - equal} |"
         )
-        left += [f"- `{module}`, {place}: `{change}`" for place, change in open_]
-        left += [
-            f"- `{module}`, {place}: `{change}`: {EXPLAINED[module, change]}"
-            for place, change in equal
-        ]
+        for one, reason in sorted(
+            zip(alive, why, strict=True), key=lambda pair: pair[1] is not None
+        ):
+            said = f": {reason}" if reason else ""
+            left.append(f"- `{module}`: `{one['code']}`: `{one['change']}`{said}")
     said = "\n## What survived\n\n" + "\n".join(left)
     return ABOVE + "\n".join(rows) + "\n" + said + "\n"
 

@@ -5,11 +5,13 @@
 first asked for.
 """
 
+from functools import cache
 from typing import Any
 
 __version__ = "0.1.0"
 
 
+@cache
 def _operation_classes() -> dict[str, Any]:
     """Every operation under its name in Python: `rescale` is `Rescale`, `add-scaled` is `AddScaled`."""
     from importlib import import_module

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -19,8 +21,8 @@ Outcome: TypeAlias = Literal["passed", "failed", "warned", "error", "skipped"]
 class Case(msgspec.Struct, kw_only=True, frozen=True):
     """One thing that a command has looked at, as programs show it that know nothing of checkpoints.
 
-    ``about`` says what was looked at, ``what`` in a line what is wrong, ``details`` all of that. ``file`` and ``line``
-    point into a policy or plan.
+    ``about`` says what was looked at, ``what`` in a line what is wrong, ``details`` all of that. ``file``, ``line`` and
+    ``column`` point into a policy or plan.
     """
 
     name: str
@@ -30,6 +32,7 @@ class Case(msgspec.Struct, kw_only=True, frozen=True):
     details: list[str] = []
     file: str | None = None
     line: int | None = None
+    column: int | None = None
 
 
 class Suite(msgspec.Struct, frozen=True):
@@ -80,6 +83,7 @@ class Failure(Document, kw_only=True, frozen=True):
                 details=[line for line in (problem.why, problem.fix) if line],
                 file=problem.file,
                 line=problem.line,
+                column=problem.column,
             )
             for problem in self.problems
         ]
@@ -98,6 +102,61 @@ class Linted(Document, kw_only=True, frozen=True):
     """What ``lint`` prints where nothing is wrong; else it fails with what is."""
 
     files: list[LintedFile]
+
+
+class DescribedField(msgspec.Struct, kw_only=True, frozen=True):
+    """A field of an operation."""
+
+    name: str
+    """Its key in a plan."""
+    option: str | None
+    """What it is called on the command line; ``at`` has no name there."""
+    type: str
+    """In words: ``number or text``."""
+    required: bool
+    default: Any
+    """None where it is required, or where nothing is the default."""
+    description: str
+    common: bool
+    """True if every operation has it."""
+
+
+class DescribedOperation(msgspec.Struct, kw_only=True, frozen=True):
+    """An operation: its name in plans and on the command line, an example of each."""
+
+    name: str
+    summary: str
+    description: str
+    fields: list[DescribedField]
+    example: str
+    """An entry of a plan, in YAML."""
+    command: str
+
+
+class OperationList(Document, kw_only=True, frozen=True):
+    """What ``operations`` prints."""
+
+    operations: list[DescribedOperation]
+
+
+def json_text(document: Any) -> str:
+    """One JSON document, indented as people read it."""
+    text = compact_json(document)
+    try:
+        text = msgspec.json.format(text, indent=2)
+    except msgspec.DecodeError:
+        # a name that is not UTF-8 holds lone surrogates
+        text = json.dumps(json.loads(text), indent=2)
+    return f"{text}\n"
+
+
+def compact_json(document: Any) -> str:
+    """One JSON document in one line, in ASCII, so that no locale can break it."""
+    write = partial(json.dumps, allow_nan=False, separators=(",", ":"))
+    try:
+        return write(msgspec.to_builtins(document, enc_hook=str))
+    except ValueError:  # a number that JSON does not have
+        return write(as_builtins(document))
 
 
 def as_builtins(document: Any) -> Any:

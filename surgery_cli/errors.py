@@ -25,7 +25,8 @@ def is_of_memory(error: BaseException) -> bool:
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that is wrong: what, why, and what to do about it.
 
-    ``path`` is the printed path of a leaf; ``file``, ``line`` and ``field`` point into a plan file.
+    ``path`` is the printed path of a leaf; ``file``, ``line``, ``column`` (from 1) and ``field`` point into
+    a plan file.
     """
 
     what: str
@@ -34,13 +35,16 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     path: str | None = None
     file: str | None = None
     line: int | None = None
+    column: int | None = None
     field: str | None = None
 
     @property
     def place(self) -> str:
-        """Where in a plan file it stands: ``head.yaml:7: ``; empty if it does not stand in one."""
-        line = "" if self.line is None else f":{self.line}"
-        return "" if self.file is None else f"{self.file}{line}: "
+        """Where in a plan file it stands: ``head.yaml:7:3: ``; empty if it does not stand in one."""
+        if self.file is None:
+            return ""
+        known = (str(one) for one in (self.file, self.line, self.column) if one is not None)
+        return f"{':'.join(known)}: "
 
 
 class SurgeryError(Exception):
@@ -189,7 +193,7 @@ def _cause(problem: Problem) -> Problem:
         )
 
     texts = {name: plain(getattr(problem, name)) for name in ("what", "why", "fix")}
-    return msgspec.structs.replace(problem, path=None, line=None, **texts)
+    return msgspec.structs.replace(problem, path=None, line=None, column=None, **texts)
 
 
 def _digitless(text: str) -> str:

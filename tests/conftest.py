@@ -6,6 +6,10 @@ import tempfile
 
 import pytest
 
+from tests.json_schemas import documents_keep_their_schemas
+
+__all__ = ["documents_keep_their_schemas"]  # a fixture of every test
+
 DEVICES = "--xla_force_host_platform_device_count=8"
 if DEVICES not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {DEVICES}".strip()

@@ -1,13 +1,12 @@
 """The page on the contract check is run: its script is written, and each command prints what the page shows."""
 
 import re
-import shlex
 import shutil
 
 import pytest
 
 from surgery_cli.cli import main
-from tests.test_readme import CHANGING, CONSOLE, REPOSITORY
+from tests.pages.consoles import CHANGING, CONSOLE, REPOSITORY, words_of
 
 PAGE = REPOSITORY / "docs" / "contract-check.md"
 
@@ -20,11 +19,9 @@ def test_the_commands_of_the_page_print_what_it_shows(tmp_path, monkeypatch, cap
     monkeypatch.chdir(tmp_path)
     blocks = CONSOLE.findall(text)
     assert len(blocks) == 4
-    for block in blocks:
-        command, _, shown = block.partition("\n")
-        assert command.startswith("$ surgery ")
+    for command, shown in blocks:
         with pytest.raises(SystemExit):
-            main.run(shlex.split(command)[2:])
+            main.run(words_of(command))
         printed = "".join(capfd.readouterr()).rstrip("\n")
         assert CHANGING.sub("…", printed) == CHANGING.sub("…", shown.rstrip("\n")), command
     assert not (tmp_path / "out").exists()

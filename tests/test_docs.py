@@ -6,17 +6,22 @@ from pathlib import Path
 
 import pytest
 
+from surgery_cli.cli.main import Commands
 from surgery_cli.operations.table import operations
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
-@pytest.mark.parametrize("name", ["fuzzing", "limits", "mutants", "operations", "options"])
+MADE = {name: f"{name}.md" for name in ("fuzzing", "limits", "mutants", "operations", "options")}
+MADE["rules"] = "checks.md"
+
+
+@pytest.mark.parametrize("name", MADE)
 def test_the_references_are_up_to_date(name):
     spec = importlib.util.spec_from_file_location(f"make_{name}", DOCS / f"make_{name}.py")
     maker = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(maker)
-    assert (DOCS / f"{name}.md").read_text() == maker.page()
+    assert (DOCS / MADE[name]).read_text() == maker.page()
 
 
 @pytest.mark.parametrize("kind", operations().values(), ids=operations())
@@ -32,3 +37,8 @@ PAGES = [*sorted(DOCS.glob("*.md")), *sorted(DOCS.parent.glob("*.md"))]
 def test_links_between_pages_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+def test_the_page_of_commands_has_them_all():
+    named = re.findall(r"`([a-z-]+)", (DOCS / "commands.md").read_text())
+    assert set(Commands(name="surgery").list_commands(None)) - {*named} == set()

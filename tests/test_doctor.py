@@ -8,8 +8,10 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import optax
 import orbax.checkpoint as ocp
 import pytest
+from orbax.checkpoint import v1
 
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, MissingError
@@ -263,7 +265,7 @@ def test_what_is_gone_since_a_seal_or_a_seal_that_does_not_hold_is_damage(run):
         "1": "damaged",
         "2": "damaged",
     }
-    assert rows["1"].why == ["`metrics/metrics` is gone since it was sealed"]
+    assert rows["1"].why[-1] == "`metrics/metrics` is gone since it was sealed"
     assert rows["1"].todo.startswith(f"`surgery verify {run}/1` says all that is not as it was")
     assert "surgery.json' is not what was sealed" in rows["2"].why[0]
 
@@ -356,3 +358,74 @@ def test_a_thousand_steps_stay_a_page(command, run):  # noqa: F811
     assert len(shown) < 200
     assert len(command("doctor", run, "--settled", "0", "--verbose").out.splitlines()) > 200
     assert any("more (`--verbose` lists them)" in line for line in shown)
+
+
+def test_what_has_lost_its_structure_is_rescued_like_a_whole_step_as_it_says(tmp_path):
+    tree = {"w": np.ones(3, "f4"), "opt": [np.ones(2, "f4"), optax.EmptyState(), ()]}
+    target = jax.tree.map(ocp.utils.to_shape_dtype_struct, tree)
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        for step in (1, 2, 3):
+            manager.save(step, args=ocp.args.StandardSave(tree))
+    (tmp_path / "run/1/default/_METADATA").unlink()
+    os.truncate(tmp_path / "run/3/default/_METADATA", 100)
+
+    for step in ("1", "3"):
+        row = place(tmp_path / "run", step)
+        assert row.todo.startswith(
+            f"`surgery rescue {tmp_path}/run/{step} NEW --like {tmp_path}/run@2` writes"
+        )
+        bare = surgery.rescue(str(tmp_path / "run" / step))
+        assert bare.structure_lacks == ["empty nodes", "None", "types of containers"]
+        new = tmp_path / "new" / step
+        rescued = surgery.rescue(
+            str(tmp_path / "run" / step), str(new), like=f"{tmp_path}/run@2", allow_partial=True
+        )
+        assert not rescued.structure_lacks
+        with ocp.StandardCheckpointer() as checkpointer:
+            found = checkpointer.restore(new / "default", target)
+        assert jax.tree.structure(found) == jax.tree.structure(tree)
+
+
+@pytest.mark.parametrize("file", ["_CHECKPOINT_METADATA", "default/_sharding"])
+def test_what_orbax_still_restores_without_a_damaged_file_is_said(tmp_path, file):
+    tree = {"w": jax.numpy.ones(3)}
+    target = jax.tree.map(ocp.utils.to_shape_dtype_struct, tree)
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        manager.save(5, args=ocp.args.StandardSave(tree))
+    os.truncate(tmp_path / "run/5" / file, 10)
+    row = place(tmp_path / "run", "5")
+    assert row.state == "damaged"
+    assert "Orbax restores" in row.why[0]
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        manager.restore(5, args=ocp.args.StandardRestore(target))
+
+
+def test_what_was_saved_without_shardings_is_whole_and_what_a_restore_needs_is_said(tmp_path):
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        manager.save(1, args=ocp.args.StandardSave({"w": jax.numpy.ones(3)}))
+    (tmp_path / "run/1/default/_sharding").unlink()
+    row = place(tmp_path / "run", "1")
+    assert row.state == "whole"
+    assert "there is no `_sharding`" in row.why[0]
+    assert "there is no `_sharding`" in surgery.verify(str(tmp_path / "run")).notes[0]
+
+
+def test_of_a_save_that_never_was_whole_nothing_is_said_to_be_copied_again(run):
+    unfinished = run / "7.orbax-checkpoint-tmp"
+    shutil.copytree(run / "6", unfinished)
+    for file in unfinished.rglob("*"):
+        if file.is_file() and file.name != "_METADATA":
+            file.unlink()
+    row = place(run, unfinished.name)
+    assert row.state == "unfinished"
+    assert "copy it again" not in row.todo
+    assert "never was whole" in row.todo
+
+
+@pytest.mark.parametrize("harm", [lambda file: os.truncate(file, 10), Path.unlink])
+def test_v1_recognises_what_is_rescued_without_what_it_says_of_the_step(tmp_path, harm):
+    tree = {"w": jax.numpy.ones((4, 4)), "n": 3}
+    v1.save(tmp_path / "broken", tree)
+    harm(tmp_path / "broken/_CHECKPOINT_METADATA")
+    surgery.rescue(str(tmp_path / "broken"), str(tmp_path / "new"))
+    assert v1.load(tmp_path / "new")["n"] == 3

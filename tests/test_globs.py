@@ -14,13 +14,16 @@ from surgery_cli.tree.glob_parts import regex
 from surgery_cli.tree.linear_matching import Linear
 from surgery_cli.tree.paths import LeafPath, PathPattern
 
-PIECES = ["**/", "*", "?", "[ab]", "[!a]", "{a,ab}", "{b,*a,**/x}", "a", "b", "/", "ab", "/**"]
+PIECES = [
+    *("**/", "*", "?", "[ab]", "[!a]", "{a,ab}", "{b,*a,**/x}", "a", "b", "/", "ab", "/**"),
+    *("{1..12}", "{0..2}", "1"),
+]
 
 
 @settings(max_examples=300, deadline=None)
 @given(
     st.lists(st.sampled_from(PIECES), min_size=1, max_size=6).map("".join),
-    st.text("ab/x", min_size=1, max_size=9),
+    st.text("ab/x12", min_size=1, max_size=9),
 )
 def test_both_ways_of_matching_find_the_same_groups(glob, text):
     parts = globs.read(glob)
@@ -32,6 +35,8 @@ def test_both_ways_of_matching_find_the_same_groups(glob, text):
         assert [group or "" for group in found.groups()] == [
             group or "" for group in expected.groups()
         ]
+        for number, group in enumerate(expected.groups(), 1):
+            assert group is None or found.span(number) == expected.span(number)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The page on another optimizer is run: its script saves, its plan is applied, and the old moments are there."""
 
 import re
-import shlex
 import shutil
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 
 from surgery_cli.cli import main
 from surgery_cli.script.user_code import load_object
-from tests.test_readme import CONSOLE, REPOSITORY
+from tests.pages.consoles import CONSOLE, REPOSITORY, words_of
 
 PAGE = REPOSITORY / "docs" / "changing-the-optimizer.md"
 
@@ -32,10 +31,9 @@ def test_the_plan_of_the_page_takes_the_new_state_in_and_keeps_the_old_moments(
 
     blocks = CONSOLE.findall(text)
     assert len(blocks) == 2
-    for block in blocks:
-        command, _, shown = block.partition("\n")
+    for command, shown in blocks:
         with pytest.raises(SystemExit):
-            main.run(shlex.split(command)[2:])
+            main.run(words_of(command))
         printed = "".join(capfd.readouterr()).rstrip("\n")
         assert printed == shown.rstrip("\n"), command
 

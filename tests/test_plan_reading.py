@@ -16,6 +16,7 @@ from surgery_cli.planning import (
     plan_of,
     read_plan,
 )
+from surgery_cli.planning.yaml_text import parse_yaml
 from tests.plan_operations import KINDS, Convert, Move, Norm, Put, Scale
 
 YAML_PLAN = """\
@@ -132,9 +133,9 @@ def test_every_edit_knows_where_it_stands(write, name, text, lines):
     file = write(text, name)
     first, second, third = read_plan(file, kinds=KINDS).origins
     assert (first.file, first.number, third.number) == (file, 1, 3)
-    assert (first.line, first.lines) == lines[0]
-    assert (second.line, second.lines["except"]) == lines[1]
-    assert (third.line, third.lines["moves"]) == lines[2]
+    assert (first.line(), {name: mark.line for name, mark in first.marks.items()}) == lines[0]
+    assert (second.line(), second.line("except")) == lines[1]
+    assert (third.line(), third.line("moves")) == lines[2]
 
 
 def test_an_origin_locates_a_later_problem_by_its_field():
@@ -143,6 +144,28 @@ def test_an_origin_locates_a_later_problem_by_its_field():
     assert origin.located(Problem("no", field="twins")).line == 9
     assert origin.located(Problem("no")).file == "standard input"
     assert origin.located(Problem("no", file="other", line=1)).line == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [YAML_PLAN, "edits: [{op: scale, at: 'a b', by: 1}, {op: put, at: [x, y], with: donor}]"],
+)
+def test_yaml_knows_the_column_in_which_every_key_begins(text):
+    found = parse_yaml(text, "p.yaml")
+    for position, (line, column) in found.marks.items():
+        if isinstance(position[-1], str):
+            assert text.splitlines()[line - 1][column - 1 :].startswith(position[-1])
+    assert sum(isinstance(position[-1], str) for position in found.marks) > 5
+
+
+def test_two_faults_on_one_line_are_told_apart_by_their_columns():
+    with pytest.raises(PlanError) as refused:
+        read("edits: [{op: scale, by: 1, at: a, expect: x}, {op: scale, by: 1, at: b, expect: y}]")
+    assert [(p.line, p.column) for p in refused.value.problems] == [(1, 35), (1, 73)]
+    with pytest.raises(PlanError) as refused:
+        read("edits: [{op: scale, at: a, at: b}]")
+    assert refused.value.problems[0].why == "in columns 21 and 28 of line 1"
+    assert str(refused.value).startswith("standard input:1:28: the key `at`")
 
 
 @pytest.mark.parametrize("name", ["p.yaml", "p.toml", "p.json"])
@@ -161,7 +184,8 @@ def test_text_is_unicode_and_may_begin_with_a_bom_and_end_lines_with_crlf(write)
     text = "\ufeffedits:\r\n- op: scale\r\n  at: 'Schicht_ä/重み'\r\n  by: 2\r\n  note: 🔪\r\n"
     plan = read_plan(write(text), kinds=KINDS)
     assert plan.edits == (Scale(at="Schicht_ä/重み", by=2.0, note="🔪"),)
-    assert plan.origins[0].lines == {"op": 2, "at": 3, "by": 4, "note": 5}
+    lines = {name: mark.line for name, mark in plan.origins[0].marks.items()}
+    assert lines == {"op": 2, "at": 3, "by": 4, "note": 5}
 
 
 def test_json_escapes_of_one_character_in_two_halves_are_read(write):
@@ -673,7 +697,10 @@ def test_a_plan_of_single_edits_makes_paths_absolute(tmp_path, monkeypatch):
     assert [e.with_ for e in plan.edits] == [f"{tmp_path}/f.npy", "d"]
     assert plan.sources == {"d": f"{tmp_path}/e"}
     assert plan.seed == 3
-    assert [(o.number, o.file, o.line) for o in plan.origins] == [(1, None, None), (2, None, None)]
+    assert [(o.number, o.file, o.line()) for o in plan.origins] == [
+        (1, None, None),
+        (2, None, None),
+    ]
 
 
 def test_a_plan_of_edits_that_name_nothing_is_refused():

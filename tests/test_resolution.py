@@ -19,6 +19,7 @@ from surgery_cli.operations.reshape import Reshape
 from surgery_cli.operations.transpose import Transpose
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, Question
 from surgery_cli.planning import Origin, Plan
+from surgery_cli.planning.text import Mark
 from surgery_cli.resolution import resolve
 from surgery_cli.settings.run import Options
 from surgery_cli.surgery.preparation import effective
@@ -326,8 +327,8 @@ def test_all_problems_are_reported_together_in_order():
 
 def test_problems_carry_the_file_and_the_line_of_the_field():
     origins = (
-        Origin(number=1, file="plan.yaml", line=3, lines={"at": 4, "expect": 5}),
-        Origin(number=2, file="plan.yaml", line=7, lines={"at": 8}),
+        Origin(number=1, file="plan.yaml", mark=Mark(3), marks={"at": Mark(4), "expect": Mark(5)}),
+        Origin(number=2, file="plan.yaml", mark=Mark(7), marks={"at": Mark(8)}),
     )
     found = problems({"a": W}, Halve(at="a", expect=2), Rename(at="x", to="y"), origins=origins)
     assert [(p.file, p.line, p.field) for p in found] == [

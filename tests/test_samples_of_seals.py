@@ -174,6 +174,8 @@ def test_the_page_says_what_was_read_and_never_that_the_whole_agrees(sealed, own
     drawn = command("verify", sealed[0], "--sample", "5%", "--seed", "7")
     assert drawn.out.startswith("sample 5% (--seed 7), ")
     assert command("verify", sealed[0], "--sample", "2/9", "--strict").code == 0
+    everything = command("verify", sealed[0], "--sample", "100%").out.splitlines()[0]
+    assert everything.endswith(": agrees: all of it was read")
     (own / "surgery.json").unlink()
     unsealed = command("verify", own, "--sample", "2/9")
     assert "nothing was found wrong there, but nothing could be compared" in unsealed.out

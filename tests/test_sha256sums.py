@@ -94,6 +94,7 @@ def test_a_record_elsewhere_is_not_in_the_list_and_a_bad_place_refuses_before_an
     assert b"surgery.json" not in (tmp_path / "sums").read_bytes()
     assert checked(flat, tmp_path / "sums").returncode == 0
     for place in (flat / "SHA256SUMS", tmp_path / "sums", tmp_path / "no/where"):
-        with pytest.raises(DestinationError):
+        with pytest.raises(DestinationError) as caught:
             surgery.seal(str(flat), sha256sums=place)
+        assert "--to" not in caught.value.problems[0].fix
     assert not (flat / "surgery.json").exists()

@@ -16,6 +16,7 @@ import typer
 
 from surgery_cli.cli import signals
 from surgery_cli.cli.process import reuse_blocks
+from surgery_cli.console.printable import LEGIBLE
 from surgery_cli.errors import PlanError, Problem, SurgeryError, is_of_memory
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.words.invocation import remember
@@ -53,7 +54,7 @@ def run_command(command: Command, arguments: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # a name that the locale cannot write is escaped rather than a crash
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors=LEGIBLE)
     try:
         with signals.caught():
             return _closing_pipes(lambda: _guarded(lambda: _invoke(command, arguments), is_json))
@@ -75,7 +76,9 @@ def _open_standard_streams() -> None:
 
 def _invoke(command: Command, arguments: Sequence[str]) -> int:
     if "_SURGERY_COMPLETE" in os.environ:
-        command.main(list(arguments), prog_name="surgery")  # answers the shell, and exits
+        from surgery_cli.cli.options.completion import answer_shell
+
+        answer_shell(command, list(arguments))
     _check_surroundings(arguments)
     with command.make_context("surgery", list(arguments)) as context:
         _check_address_space()
@@ -205,6 +208,8 @@ def _report_usage(error: typer.TyperException, is_json: bool) -> int:
     if name_given and context is not None:
         if close := _near_options(name_given, context):
             fix = f"did you mean {listed(close, word='or', mark='`')}? {fix}"
+        elif elsewhere := _said_otherwise(name_given, name.split()[-1]):
+            fix = f"{elsewhere}; {fix}"
         elif recipe := recipe_for(name_given, "`surgery {}`"):
             fix = f"{fix}; {recipe}"
     problem = Problem(
@@ -212,6 +217,18 @@ def _report_usage(error: typer.TyperException, is_json: bool) -> int:
     )
     print_problems([problem], is_json=is_json)
     return USAGE
+
+
+def _said_otherwise(given: str, command: str) -> str:
+    """How to say what an option of another command says."""
+    if given == "--to":
+        return (
+            "what other programs read is written by `surgery export SRC DST --plan PLAN --to safetensors`, with this"
+            " edit in the plan"
+        )
+    if (given, command) == ("--alpha", "extract-lora"):
+        return "`--scale` says by what A·B will be multiplied: it is alpha / rank"
+    return ""
 
 
 def _near_options(given: str, context: Context) -> list[str]:

@@ -12,9 +12,9 @@ from typer.core import TyperGroup
 
 from surgery_cli import __version__
 from surgery_cli.cli import edge
-from surgery_cli.cli.commands.table import COMMANDS, command_of, example_of
+from surgery_cli.cli.commands.table import COMMANDS, command_of, examples_of
 from surgery_cli.cli.options.conversion import convert_directly
-from surgery_cli.cli.options.help import GroupedHelp
+from surgery_cli.cli.options.help import GroupedHelp, readable
 from surgery_cli.cli.rendering.spelling import first_line
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.table import operations
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 class Commands(TyperGroup):
     """All commands; each is built when it is asked for, so that start-up stays short."""
+
+    def get_help(self, ctx: Context) -> str:
+        return readable(super().get_help(ctx))
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         convert_directly(self.get_params(ctx))
@@ -50,7 +53,7 @@ class Commands(TyperGroup):
 
     def _refuse_mistyped(self, ctx: Context, name: str) -> None:
         """Name the recipe of the task that is called so, or the closest command."""
-        listing = "`surgery --help` lists all of them"
+        listing = "`surgery help` lists all of them"
         if close := nearest(name, self.list_commands(ctx), 1):
             listing = f"did you mean `surgery {close[0]}`? {listing}"
         raise PlanError(
@@ -73,7 +76,7 @@ def _built(name: str) -> Command:
     alone.command(name, cls=GroupedHelp)(command_of(name))
     built = typer.main.get_command(alone)
     assert isinstance(built, GroupedHelp)
-    built.example = partial(example_of, name)
+    built.examples = partial(examples_of, name)
     return built
 
 

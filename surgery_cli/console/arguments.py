@@ -19,7 +19,10 @@ from surgery_cli.settings.declaration import Group, setting
 
 
 def complete_checkpoint(incomplete: str) -> list[str]:
-    """Directories and files that continue what was typed; directories end with a slash."""
+    """Directories and files that continue what was typed, and steps behind `@`; directories end with a slash."""
+    root, at, begun = incomplete.rpartition("@")
+    if at and os.path.isdir(os.path.expanduser(root)):  # noqa: PTH111, PTH112 - text stays text
+        return [f"{root}@{name}" for name in _step_names(root) if name.startswith(begun)]
     folder, _, start = incomplete.rpartition("/")
     base = "/" if incomplete.startswith("/") and not folder else folder
     try:
@@ -35,6 +38,15 @@ def complete_checkpoint(incomplete: str) -> list[str]:
     ]
 
 
+def _step_names(root: str) -> list[str]:
+    """What may stand behind `@`: the numbers of a root's steps, and the newest; nothing without steps."""
+    from surgery_cli.store.filesystem.listing import step_name
+
+    with os.scandir(os.path.expanduser(root)) as entries:  # noqa: PTH111 - text stays text
+        steps = {found.number for e in entries if (found := step_name(e.name)) is not None}
+    return [*map(str, sorted(steps)), "latest"] if steps else []
+
+
 def directory(metavar: str, help: str, parser: Callable[[str], Address]) -> Any:
     """The argument of a command that names a directory; the shell completes it."""
     return typer.Argument(
@@ -48,19 +60,28 @@ def directory(metavar: str, help: str, parser: Callable[[str], Address]) -> Any:
 
 Source = Annotated[
     Address,
-    directory("SRC", "The checkpoint to edit; `ROOT@N` is step N of a root.", checkpoint_address),
+    directory(
+        "SRC",
+        "The checkpoint to edit; `ROOT@N` is step N of a root, `ROOT@latest` the newest.",
+        checkpoint_address,
+    ),
 ]
 Destination = Annotated[
     Address, directory("DST", "Where the new checkpoint appears.", destination_address)
 ]
 Checkpoint = Annotated[
     Address,
-    directory("CKPT", "The checkpoint; `ROOT@N` is step N of a root.", checkpoint_address),
+    directory(
+        "CKPT",
+        "The checkpoint; `ROOT@N` is step N of a root, `ROOT@latest` the newest.",
+        checkpoint_address,
+    ),
 ]
 PlanFile = Annotated[
     Address,
     typer.Argument(
         parser=address,
+        autocompletion=complete_checkpoint,
         metavar="PLAN",
         help="The plan: .yaml, .toml or .json; `-` is standard input.",
         show_default=False,
@@ -70,6 +91,7 @@ OptionalPlanFile = Annotated[
     Address | None,
     typer.Argument(
         parser=address,
+        autocompletion=complete_checkpoint,
         metavar="[PLAN]",
         help="The plan: .yaml, .toml or .json; `-` is standard input. Not with `--inverse`.",
         show_default=False,

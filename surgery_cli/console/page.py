@@ -6,15 +6,18 @@ Whatever is put on a page is text: markup means nothing, and control characters 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TextIO
 
-from surgery_cli.console.printable import escaped
+from surgery_cli.console.printable import columns_of, escaped, legible
+from surgery_cli.words.lists import listed
 
 Style = str
 """A word for what the text is: ``strong``, ``faint``, ``good``, ``bad``, ``doubtful``, or nothing."""
 
+NOTHING: Final[Mapping[int, str]] = MappingProxyType({})
 _RICH_STYLES: Final = {
     "": "",
     "strong": "bold",
@@ -46,15 +49,38 @@ class Page:
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
+        self.encoding = getattr(stream, "encoding", None) or "utf-8"
+
+    def shown(self, text: str) -> str:
+        """Text as it is put on this page."""
+        return legible(escaped(text), self.encoding)
 
     def line(self, *parts: Cell | str, indent: int = 0) -> None:
         """One line of text."""
-        text = "".join(escaped(_cell(part).text) for part in parts)
+        text = "".join(self.shown(_cell(part).text) for part in parts)
         self.stream.write(" " * indent + text.rstrip() + "\n")
 
-    def table(self, rows: Iterable[Row], *, header: Row = (), indent: int = 0) -> None:
-        """Rows in aligned columns; a column without any text is left out."""
-        _Columns(rows, header).write(self.stream, indent)
+    def verdict(self, *parts: Cell | str, indent: int = 0) -> None:
+        """The line that says what it all comes to; indented lines right below it belong to it."""
+        self.line(*parts, indent=indent)
+
+    def table(
+        self,
+        rows: Iterable[Row],
+        *,
+        header: Row = (),
+        indent: int = 0,
+        dispensable: Mapping[int, str] = NOTHING,
+        each: bool = False,
+    ) -> None:
+        """Rows in aligned columns; a column without any text is left out.
+
+        A terminal that is too narrow leaves out ``dispensable`` columns (by their places, with what is in them), the
+        first of these first, and says so. ``each``: a row for every leaf or call, as a page for a browser shows all of
+        them by itself.
+        """
+        for line in _Columns(rows, header, self.shown).lines():
+            self.line(*line, indent=indent)
 
     def names(self, names: Sequence[str], *, most: int | None, indent: int) -> None:
         """A line for each name; of more than ``most`` for the first, and how many more there are."""
@@ -63,9 +89,13 @@ class Page:
         self.rest(len(names) - len(names[:most]), indent=indent)
 
     def remarks(self, label: str, texts: Iterable[str], *, indent: int = 0) -> None:
-        """A line for each text, behind what kind of remark it is: ``note``, ``assumed``."""
-        for text in texts:
+        """A line for each text, once, behind what kind of remark it is: ``note``, ``assumed``."""
+        for text in dict.fromkeys(texts):
             self.line(Cell(f"{label}: ", "doubtful"), text, indent=indent)
+
+    def hint(self, text: str, *, indent: int = 0) -> None:
+        """A line that says what can be typed to see more."""
+        self.line(Cell(text, "faint"), indent=indent)
 
     def rest(self, count: int, *, indent: int) -> None:
         """A line that says how many more there are, if there are."""
@@ -74,7 +104,7 @@ class Page:
 
 
 class Terminal(Page):
-    """A terminal: colours unless NO_COLOR is set, and long cells fold inside their column."""
+    """A terminal: colours unless NO_COLOR is set; columns are left out before lines wrap, and long cells then fold."""
 
     is_terminal = True
 
@@ -98,18 +128,35 @@ class Terminal(Page):
 
         text = Text(" " * indent)
         for part in map(_cell, parts):
-            text.append(escaped(part.text), style=self._style(part.style))
+            text.append(self.shown(part.text), style=self._style(part.style))
         self.console.print(text, soft_wrap=True)
 
-    def table(self, rows: Iterable[Row], *, header: Row = (), indent: int = 0) -> None:
-        table = _Columns(rows, header)
+    def table(
+        self,
+        rows: Iterable[Row],
+        *,
+        header: Row = (),
+        indent: int = 0,
+        dispensable: Mapping[int, str] = NOTHING,
+        each: bool = False,
+    ) -> None:
+        table = _Columns(rows, header, self.shown)
         width = self.console.width - indent
-        if len(table.rows) > _MOST_ROWS_BY_RICH or not table.can_fold_to(width):
-            super().table(table.rows, header=table.header, indent=indent)
-            return
-        from rich.padding import Padding
+        left_out = table.leave_out(dispensable, width)
+        if (
+            table.fits(width)
+            or len(table.rows) > _MOST_ROWS_BY_RICH
+            or not table.can_fold_to(width)
+        ):
+            for line in table.lines():
+                self.line(*line, indent=indent)
+        else:
+            from rich.padding import Padding
 
-        self.console.print(Padding(self._grid(table), (0, 0, 0, indent)), soft_wrap=False)
+            self.console.print(Padding(self._grid(table), (0, 0, 0, indent)), soft_wrap=False)
+        if left_out:
+            said = f"for want of width without: {listed(left_out)}"
+            self.line(Cell(said, "faint"), indent=indent)
 
     def _grid(self, table: _Columns) -> Any:
         from rich.table import Table
@@ -132,7 +179,7 @@ class Terminal(Page):
             )
         for row in table.rows:
             cells = [row[at] if at < len(row) else Cell("") for at in table.used]
-            grid.add_row(*(Text(escaped(c.text), style=self._style(c.style)) for c in cells))
+            grid.add_row(*(Text(self.shown(c.text), style=self._style(c.style)) for c in cells))
         return grid
 
     def _style(self, style: Style) -> str:
@@ -142,37 +189,66 @@ class Terminal(Page):
 class _Columns:
     """A table's cells, the columns that hold any text, and how wide they are."""
 
-    def __init__(self, rows: Iterable[Row], header: Row) -> None:
+    def __init__(self, rows: Iterable[Row], header: Row, shown: Callable[[str], str]) -> None:
+        self.shown = shown
         self.rows = [[_cell(part) for part in row] for row in rows]
         self.header = [_cell(part) for part in header]
-        self.texts = [[escaped(cell.text) for cell in row] for row in self.rows]
-        widths = [0] * max(map(len, self.texts), default=0)
-        for row in self.texts:
-            for at, text in enumerate(row):
-                widths[at] = max(widths[at], len(text))
+        widths = [0] * max(map(len, self.rows), default=0)
+        for row in self.rows:
+            for at, cell in enumerate(row):
+                widths[at] = max(widths[at], columns_of(shown(cell.text)))
         self.used = [at for at, width in enumerate(widths) if width]
         self.widths = {at: max(widths[at], len(self.title(at))) for at in self.used}
 
     def title(self, at: int) -> str:
         return self.header[at].text if at < len(self.header) else ""
 
+    def fits(self, width: int) -> bool:
+        """True if no line is wider than ``width``."""
+        return sum(self.widths[at] for at in self.used) + 2 * (len(self.used) - 1) <= width
+
+    def leave_out(self, dispensable: Mapping[int, str], width: int) -> list[str]:
+        """Leave out columns until a line fits, or can at least be folded to fit; what was in them."""
+        kept = list(self.used)
+        for fits in (self.fits, self.can_fold_to):
+            self.used = list(kept)
+            left_out = []
+            for at, name in dispensable.items():
+                if fits(width):
+                    break
+                if at in self.used:
+                    self.used.remove(at)
+                    left_out.append(name)
+            if fits(width):
+                break
+        return left_out
+
     def can_fold_to(self, width: int) -> bool:
         """True if the wide columns can be folded so that the table has at most ``width`` columns of text."""
-        least = [min(size, _NEVER_FOLDED) for size in self.widths.values()]
+        least = [min(self.widths[at], _NEVER_FOLDED) for at in self.used]
         return sum(least) + 2 * len(least) <= width
 
-    def write(self, stream: TextIO, indent: int) -> None:
-        """The rows in plain aligned lines."""
-        head = [(self.header, [cell.text for cell in self.header])] if self.header else []
-        for cells, texts in [*head, *zip(self.rows, self.texts, strict=True)]:
-            parts = [
-                texts[at].rjust(self.widths[at])
-                if cells[at].right
-                else texts[at].ljust(self.widths[at])
-                for at in self.used
-                if at < len(texts)
+    def lines(self) -> Iterator[list[Cell]]:
+        """The rows in aligned lines, the titles first."""
+        head = [[cell._replace(style=cell.style or "faint") for cell in self.header]]
+        for cells in [*(head if self.header else []), *self.rows]:
+            shown = [at for at in self.used if at < len(cells)]
+            while shown and not cells[shown[-1]].text:
+                shown.pop()
+            yield [
+                Cell(
+                    "  " * (at != shown[0]) + self._aligned(cells[at], at, at == shown[-1]),
+                    cells[at].style,
+                )
+                for at in shown
             ]
-            stream.write((" " * indent + "  ".join(parts)).rstrip() + "\n")
+
+    def _aligned(self, cell: Cell, at: int, is_last: bool) -> str:
+        text = self.shown(cell.text)
+        missing = " " * (self.widths[at] - columns_of(text))
+        if cell.right:
+            return missing + text
+        return text if is_last else text + missing
 
 
 def page_on(stream: TextIO) -> Page:

@@ -2,7 +2,53 @@
 
 from __future__ import annotations
 
+import codecs
+import unicodedata
 from pathlib import Path
+from typing import Final
+
+LEGIBLE: Final = "surgery.legible"
+"""How a stream treats what its locale cannot write: our own signs become ASCII, anything else an escape."""
+
+_ASCII: Final = {
+    "→": "->", "…": "...", "×": "x", "·": "*", "—": "-", "−": "-", "±": "+-", "√": "sqrt ", "³": "^3",
+    "█": "#", "░": ".", "▁": "_", "▂": ".", "▃": ":", "▄": "-", "▅": "=", "▆": "+", "▇": "*",
+    "✅": "ok", "❌": "x", "⚠": "!", "\ufe0f": "",
+}  # fmt: skip
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    signs = error.object[error.start : error.end]
+    said = (_ASCII.get(c, c.encode("ascii", "backslashreplace").decode("ascii")) for c in signs)
+    return "".join(said), error.end
+
+
+codecs.register_error(LEGIBLE, _in_ascii)
+
+
+def legible(text: str, encoding: str) -> str:
+    r"""``text`` as it is written where the locale has that encoding.
+
+    >>> legible("a → b…", "utf-8"), legible("a → b…", "ascii"), legible("gewählt", "ascii")
+    ('a → b…', 'a -> b...', 'gew\\xe4hlt')
+    """
+    return text if text.isascii() else text.encode(encoding, LEGIBLE).decode(encoding)
+
+
+def columns_of(text: str) -> int:
+    """How many columns of a terminal the text takes: signs of East Asia two, combining ones none.
+
+    >>> columns_of("kernel"), columns_of("核")
+    (6, 2)
+    """
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF")
+        for c in text
+    )
 
 
 def escaped(text: str) -> str:

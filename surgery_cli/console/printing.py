@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from surgery_cli.console.formats.table import text_of
 from surgery_cli.errors import Problem, WriteError
 
 if TYPE_CHECKING:
@@ -58,15 +58,23 @@ def print_aside(document: Any, render: Callable[[Any, Page], None]) -> None:
 
 def print_json(document: Any) -> None:
     """One JSON document and nothing else."""
-    text = text_of("json", document)
-    with _writing():
-        sys.stdout.write(text)
+    from surgery_cli.document import json_text
+
+    print_text(json_text(document))
 
 
 def print_text(text: str) -> None:
-    """Print text that another program reads, as it is."""
+    """Print text that another program reads: in UTF-8, whatever the locale has, as files are read."""
     with _writing():
-        sys.stdout.write(text)
+        if not text.isascii() and _encoding(sys.stdout) != "utf-8":
+            sys.stdout.flush()
+            sys.stdout.buffer.write(text.encode())
+        else:
+            sys.stdout.write(text)
+
+
+def _encoding(stream: TextIO) -> str:
+    return codecs.lookup(stream.encoding or "utf-8").name
 
 
 @contextlib.contextmanager
@@ -148,10 +156,12 @@ def saying(output: Output) -> Callable[[str], None]:
     from surgery_cli.console.printable import escaped
     from surgery_cli.words.notes import Consequence
 
+    begin = "\r\x1b[K" if sys.stderr.isatty() else ""  # over what is drawn of the progress
+
     def say(line: str) -> None:
         if not output.quiet:
-            sys.stderr.write(f"{escaped(line)}\n")
+            sys.stderr.write(f"{begin}{escaped(line)}\n")
         elif isinstance(line, Consequence):
-            sys.stderr.write(f"note: {escaped(line)}\n")
+            sys.stderr.write(f"{begin}note: {escaped(line)}\n")
 
     return say

@@ -14,7 +14,7 @@ def render(problems: Sequence[Problem], page: Page) -> None:
     """The problems as text, each with the place in the plan or the leaf that it is about; those of one cause once."""
     said = grouped(problems)
     for problem in said[:_MOST_SAID]:
-        page.line(Cell("error: ", "bad"), Cell(_place(problem)), Cell(problem.what, "strong"))
+        page.verdict(Cell("error: ", "bad"), Cell(_place(problem)), Cell(problem.what, "strong"))
         # only a `why` has lines: those of the user's own code; a line end elsewhere is part of a name
         for line in filter(None, (*problem.why.split("\n"), problem.fix)):
             page.line(line, indent=2)
@@ -27,7 +27,7 @@ def render(problems: Sequence[Problem], page: Page) -> None:
 def _place(problem: Problem) -> str:
     place = ""
     if problem.file is not None and f"'{problem.file}'" not in problem.what:
-        place = f"{problem.file}:{problem.line}: " if problem.line else f"{problem.file}: "
+        place = problem.place
     elif problem.file is not None and problem.line:
         place = f"line {problem.line}: "
     if problem.field and f"`{problem.field}" not in problem.what and problem.file is not None:

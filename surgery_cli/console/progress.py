@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Self, TextIO
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 _BAR_SECONDS: Final = 0.1
 _LOG_SECONDS: Final = 10.0
+_BEAT_SECONDS: Final = 1.0
 _BAR_WIDTH: Final = 24
 
 
@@ -22,7 +24,8 @@ class ProgressLine:
     """A listener that draws how far a command has come; use it as a context, so that the bar is removed.
 
     On a terminal one line is drawn over and over, the first time after half a second. Elsewhere a plain line comes
-    every ten seconds. A stream that was closed is drawn on no more: work goes on.
+    every ten seconds. Of a command that tells nothing a terminal shows every second that it lives. A stream that was
+    closed is drawn on no more: work goes on.
     """
 
     def __init__(
@@ -37,16 +40,43 @@ class ProgressLine:
         self.stage_bytes = 0
         self.next_at = self.started + (0.5 if self.is_terminal else _LOG_SECONDS)
         self.is_drawn = False
+        self._told_at = self.started
+        self._has_ended = threading.Event()
+        self._drawing = threading.Lock()
 
     def __enter__(self) -> Self:
+        if self.is_terminal:
+            threading.Thread(target=self._beat, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.is_drawn:
-            self._write("\r\x1b[K")
+        self._has_ended.set()
+        with self._drawing:
+            if self.is_drawn:
+                self._write("\r\x1b[K")
+
+    def _beat(self) -> None:
+        """Show that something is going on while nothing is told: libraries are imported, a model is compiled."""
+        while not self._has_ended.wait(_BEAT_SECONDS):
+            with self._drawing:
+                if not self._has_ended.is_set():
+                    self.show_life()
+
+    def show_life(self) -> None:
+        """Draw how long the command has been at work, if it has told nothing for a while."""
+        now = self.clock()
+        if now - self._told_at < _BEAT_SECONDS:
+            return
+        # at the begin of the line: whoever else prints, writes over it
+        self._write(f"\r\x1b[Kworking, {duration_text(now - self.started)}\r")
+        self.is_drawn = True
 
     def __call__(self, event: Progress) -> None:
-        now = self.clock()
+        with self._drawing:
+            self._take(event)
+
+    def _take(self, event: Progress) -> None:
+        now = self._told_at = self.clock()
         if event.stage != self.stage:
             self.stage, self.stage_started, self.stage_bytes = event.stage, now, event.done_bytes
         if now < self.next_at:

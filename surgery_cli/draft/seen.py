@@ -61,6 +61,7 @@ class Moments(NamedTuple):
     high: float = -math.inf
     zeros: int = 0
     non_finite: int = 0
+    nan: int = 0
 
     def joined(self, other: Moments) -> Moments:
         """Of the values of both.
@@ -81,6 +82,7 @@ class Moments(NamedTuple):
             max(self.high, other.high),
             self.zeros + other.zeros,
             self.non_finite + other.non_finite,
+            self.nan + other.nan,
         )
 
     @property

@@ -28,8 +28,9 @@ def _of_tile(tile: Values) -> Moments:
     """``tile`` may be written over."""
     values = finite(tile)
     bad = tile.size - values.size
+    nan = int(np.count_nonzero(np.isnan(tile))) if bad else 0
     if not values.size:
-        return Moments(non_finite=bad)
+        return Moments(non_finite=bad, nan=nan)
     zeros = int(np.count_nonzero(values == 0))
     low, high = float(values.min()), float(values.max())
     mean = float(values.mean())
@@ -37,7 +38,7 @@ def _of_tile(tile: Values) -> Moments:
         mean = float((values / values.size).sum())
     values -= mean
     np.square(values, out=values)
-    return Moments(values.size, mean, float(values.sum()), low, high, zeros, bad)
+    return Moments(values.size, mean, float(values.sum()), low, high, zeros, bad, nan)
 
 
 def tiles(parts: Iterable[Values]) -> Iterator[Values]:

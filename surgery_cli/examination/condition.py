@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -18,14 +19,16 @@ from surgery_cli.examination.temporary_names import is_copy
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.proof.metadata_files import metadata_faults
 from surgery_cli.proof.sealed_files import seen_since_sealed
+from surgery_cli.proof.sharding_file import lacking_notes
 from surgery_cli.salvage.glance import Glance, glance
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import is_committed, lock_around
 from surgery_cli.store.filesystem.listing import Listing, unreadable
-from surgery_cli.store.locate.items import step_items
+from surgery_cli.store.locate.items import STEP_METADATA, step_items
 from surgery_cli.store.locate.steps import find_steps
-from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.write.strategy import WORTHWHILE_DEAD_BYTES
+from surgery_cli.words.lists import quoted
 from surgery_cli.words.quantities import counted
 
 
@@ -63,6 +66,8 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     """Some of what a step should hold beside its trees of leaves is not there."""
     is_treeless: bool = False
     """It is whole as far as it says, and holds no tree of leaves."""
+    has_whole_trees: bool = False
+    """Nothing is wrong with its trees of leaves: what is damaged stands beside them."""
     dead_bytes: int = 0
     why: list[str] = []
     todo: str = ""
@@ -114,7 +119,7 @@ def _checkpoint(place: Place, seen: Footprint) -> Condition:
         first = error.problems[0]
         why = f"{first.what}: {first.why}" if first.why else first.what
         found = Condition(place=place, state=State.DAMAGED, seen=seen, why=[why])
-    if found.state is not State.DAMAGED:
+    if found.state is not State.DAMAGED or found.has_whole_trees:
         return found
     return with_rescue(found)
 
@@ -137,7 +142,7 @@ def _opened(place: Place, seen: Footprint) -> Condition:
     Raises:
         SurgeryError: it does not.
     """
-    lost = []
+    lost, is_lacking = [], False
     if filesystem.is_folder(place.path):
         listing = Listing.of(place.path)
         if not is_committed(place.path, listing.files):
@@ -146,31 +151,51 @@ def _opened(place: Place, seen: Footprint) -> Condition:
         if items.others and not (items.pytrees or items.unfinished or items.absent):
             why = ["it holds no tree of leaves"]
             return Condition(place=place, state=State.APART, seen=seen, why=why, is_treeless=True)
-        lost = [f"the item '{name}' is on record, and not there" for name in items.absent]
-        lost += [f"the item '{name}' was never finished" for name in items.unfinished]
+        lost = [f"the item '{name}' was never finished" for name in items.unfinished]
+        is_lacking = bool(items.absent or items.unfinished)
     checkpoint = open_checkpoint(str(place.path))
     leaves = len(checkpoint.tree)
-    why = lost + [f"`{file}`: {fault}" for file, fault in metadata_faults(checkpoint)]
-    for name in checkpoint.inferred_items:
-        where = f" in '{name}'" if name else ""
-        why.append(f"there is no `_METADATA`{where}: arrays' names alone tell what the tree was")
+    faults = metadata_faults(checkpoint)
+    why = lost + [f"`{file}`: {fault}" for file, fault in faults]
+    if checkpoint.inferred_items and not why:
+        why.append("there is no `_METADATA`: arrays' names alone tell what the tree was")
     dead = checkpoint.dead_bytes
     todo = ""
     if unlike := seen_since_sealed(checkpoint):
         why += unlike
         todo = f"`surgery verify {quote(str(place.path))}` says all that is not as it was sealed"
+    elif faults and not lost:
+        todo = _todo_beside(checkpoint, [file for file, _ in faults])
     elif not why and dead > max(seen.bytes / 4, WORTHWHILE_DEAD_BYTES):
         todo = f"`surgery compact {quote(str(place.path))} NEW` leaves out what is dead in it"
+    state = State.DAMAGED if why else State.WHOLE
+    why += lacking_notes(checkpoint)
     return Condition(
         place=place,
-        state=State.DAMAGED if why else State.WHOLE,
+        state=state,
         seen=seen,
         leaves=leaves,
-        lost_items=bool(lost),
+        lost_items=is_lacking,
+        has_whole_trees=bool(todo) and state is State.DAMAGED and not unlike,
         dead_bytes=dead,
         why=why,
         todo=todo,
     )
+
+
+def _todo_beside(checkpoint: Checkpoint, files: Sequence[str]) -> str:
+    """What to do about damage beside whole trees; '' where a tree has some, too."""
+    location = checkpoint.location
+    trees, path = {path.name for path in location.items.values()}, quote(str(location.root))
+    if location.folder_of_items is None and set(files) != {STEP_METADATA}:
+        return ""
+    lacking = list(dict.fromkeys(file.split("/", 1)[0] for file in files))
+    if trees.intersection(lacking):
+        return ""
+    again = f"copy {quoted(lacking, 4, word='and')} again from where it is whole"
+    if lacking == [STEP_METADATA]:
+        return f"every leaf is in its place: {again}, or restore with arguments for each item"
+    return f"every leaf is in its place: {again}; `surgery rescue {path} NEW --allow-partial` writes the leaves without"
 
 
 def _uncommitted(place: Place, seen: Footprint) -> Condition:
@@ -225,13 +250,15 @@ def with_rescue(found: Condition, *, is_save: bool = False) -> Condition:
     if copies:
         of = ", ".join(copies)
         why.append(f"files in it have names that {of} gives until they are whole")
-    command = f"`surgery rescue {quote(str(path))}"
     if left is None or not left.whole:
-        todo = NOTHING_WHOLE
+        todo = _NEVER_WHOLE if is_save else NOTHING_WHOLE
+    elif left.whole == left.leaves and left.lost:
+        without = quoted(left.lost, 4, word="and")
+        todo = f"{_rescue(path)} --allow-partial` writes a checkpoint of all of them, without {without}"
     elif left.whole == left.leaves and not found.lost_items:
-        todo = f"{command} NEW` writes a checkpoint of all of them"
+        todo = f"{_rescue(path)}` writes a checkpoint of all of them"
     else:
-        todo = f"{command}` shows what is left, leaf by leaf"
+        todo = f"`surgery rescue {quote(str(path))}` shows what is left, leaf by leaf"
     if left is not None and left.whole and is_save:
         todo += "; before the job starts again, which may remove it"
     if copies:
@@ -240,4 +267,18 @@ def with_rescue(found: Condition, *, is_save: bool = False) -> Condition:
     return msgspec.structs.replace(found, left=left, why=why, of=of, todo=todo)
 
 
+def with_structure(found: Condition, whole: Path | str) -> Condition:
+    """The same where names of arrays alone tell what the tree was, and ``whole`` is a step of the same run."""
+    command = _rescue(found.place.path)
+    like = f"{command} --like {quote(str(whole))}"
+    return msgspec.structs.replace(found, todo=found.todo.replace(command, like))
+
+
+def _rescue(path: Path) -> str:
+    return f"`surgery rescue {quote(str(path))} NEW"
+
+
+_NEVER_WHOLE: Final = (
+    "no whole leaf was found in it, and it never was whole: it may go once no job is at work there"
+)
 NOTHING_WHOLE: Final = "copy it again from where it is whole: no whole leaf was found in it"

@@ -15,6 +15,7 @@ from surgery_cli.examination.condition import (
     State,
     condition,
     unreadable_condition,
+    with_structure,
     without_tree,
 )
 from surgery_cli.examination.footprint import footprint
@@ -74,10 +75,29 @@ def _look(place: Place, counted: set[tuple[int, int]]) -> Condition | None:
 
 
 def _compared(found: list[Condition]) -> list[Condition]:
-    """The same, steps held against each other: one without a tree has lost it where others have one."""
+    """The same, steps held against each other: one without a tree has lost it where others have one.
+
+    What the tree of one was that has lost its structure, a whole one knows: the newest before it, else any.
+    """
     if not any(one.leaves for one in found):
         return found
-    return [without_tree(one) if one.is_treeless else one for one in found]
+    whole = {
+        one.place.step: one.place.path
+        for one in found
+        if one.state is State.WHOLE and one.leaves and one.place.step is not None
+    }
+
+    def compared(one: Condition) -> Condition:
+        if one.is_treeless:
+            return without_tree(one)
+        if one.left is None or one.left.has_structure or not whole:
+            return one
+        before = [step for step in whole if one.place.step is None or step < one.place.step]
+        alike = max(before) if before else min(whole)
+        address = f"{whole[alike].parent}@{alike}"
+        return with_structure(one, address)
+
+    return list(map(compared, found))
 
 
 def _settled(found: Condition, settled_seconds: float) -> Condition | None:

@@ -61,6 +61,13 @@ def _of_run(place: Place, seen: Footprint, found: Leftover | BucketLeftover) -> 
         todo = f"{clean} removes it"
     if run is not RunState.DEAD and run is not RunState.WHOLE:
         todo = f"if that run is over, {todo}"
+    return _leftover(place, seen, left, why, f"{todo}{_with_leaves(left)}")
+
+
+def _leftover(
+    place: Place, seen: Footprint, left: Glance | None, why: list[str], todo: str
+) -> Condition:
+    """What a run of ours has left, and what to do about it."""
     return Condition(
         place=place,
         state=State.LEFTOVER,
@@ -68,7 +75,7 @@ def _of_run(place: Place, seen: Footprint, found: Leftover | BucketLeftover) -> 
         seen=seen,
         left=left,
         why=why,
-        todo=f"{todo}{_with_leaves(left)}",
+        todo=todo,
     )
 
 
@@ -83,15 +90,8 @@ def _set_aside(place: Place, seen: Footprint) -> Condition:
     left = None if isinstance(place.path, BucketPath) else glance(place.path)
     old, new = quote(str(place.path)), quote(str(whole))
     if filesystem.exists(whole):
-        todo = f"`rm -r {old}` once '{whole.name}' is known to be good"
+        todo = f"`rm -r {old}` once '{whole.name}' is known to be good{_with_leaves(left)}"
     else:
         todo = f"`mv {old} {new}` brings it back"
-    return Condition(
-        place=place,
-        state=State.LEFTOVER,
-        of="surgery",
-        seen=seen,
-        left=left,
-        why=[f"it is what '{whole.name}' was before an interrupted `--force`"],
-        todo=f"{todo}{_with_leaves(left) if filesystem.exists(whole) else ''}",
-    )
+    why = [f"it is what '{whole.name}' was before an interrupted `--force`"]
+    return _leftover(place, seen, left, why, todo)

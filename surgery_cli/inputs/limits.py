@@ -7,12 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from surgery_cli.errors import LimitError, Problem, SurgeryError
 from surgery_cli.words.quantities import byte_text
+
+Unit: TypeAlias = Literal[
+    "bytes",
+    "values",
+    "leaves",
+    "keys",
+    "characters",
+    "numbers",
+    "devices",
+    "blocks",
+    "seconds",
+    "places",
+]
 
 
 class Limit(msgspec.Struct, frozen=True):
@@ -20,7 +33,7 @@ class Limit(msgspec.Struct, frozen=True):
 
     name: str
     default: int
-    unit: Literal["bytes", "values", "leaves", "keys", "characters", "numbers", "devices", "blocks"]
+    unit: Unit
     of: str
     why: str
 
@@ -123,6 +136,13 @@ PATTERN: Final = Limit(
     "one pattern or regular expression",
     "several patterns may be given, each with as many",
 )
+PATTERN_SECONDS: Final = Limit(
+    "pattern-seconds",
+    10,
+    "seconds",
+    "the time that one regular expression computes to be matched with all leaves, in the main thread",
+    "100,000 leaves take a tenth of a second",
+)
 PICKLE: Final = Limit(
     "pickle",
     64 << 20,
@@ -172,6 +192,13 @@ PLAN_VALUES: Final = Limit(
     "what a plan holds, its aliases written out",
     "10,000 edits have some 100,000",
 )
+PLACES: Final = Limit(
+    "places",
+    1 << 20,
+    "places",
+    "an axis that `repeat` or `interpolate-positions` makes, each of whose places is looked at alone",
+    "the longest contexts have as many positions",
+)
 RANGE_STEPS: Final = Limit(
     "range-steps",
     1_000,
@@ -184,7 +211,8 @@ LIMITS: Final[Mapping[str, Limit]] = {
     limit.name: limit
     for limit in (
         *(METADATA, JSON_VALUES, DOCUMENT, LEAVES, STORED_VALUES, NESTING, NAME, PATTERN),
-        *(PICKLE, NODE, CHUNKS, BLOCKS, DEVICES, PLAN, PLAN_VALUES, RANGE_STEPS),
+        PATTERN_SECONDS,
+        *(PICKLE, NODE, CHUNKS, BLOCKS, DEVICES, PLAN, PLAN_VALUES, PLACES, RANGE_STEPS),
     )
 }
 """All of them, by their names."""

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
-
-import msgspec
+from typing import Any, Literal
 
 from surgery_cli import reports, surgery
 from surgery_cli.document import Document
-from surgery_cli.errors import PlanError
 from surgery_cli.inputs.buckets import path_at
-from surgery_cli.library.plans import Planned, plan_from
-from surgery_cli.planning import read_policy, yaml_of
+from surgery_cli.library.arguments import Place, settings_as, with_checked_arguments
+from surgery_cli.library.plans import Planned, Policy, plan_from, policy_from
 from surgery_cli.probing import ProbeOptions
 from surgery_cli.settings.run import Options
 from surgery_cli.settings.shared import MEMORY_BYTES
-from surgery_cli.tree.nearness import nearest
-
-_Settings = TypeVar("_Settings", bound=msgspec.Struct)
 
 
+@with_checked_arguments
 def inspect(
-    checkpoint: str,
+    checkpoint: Place,
     *at: str,
     step: int | None = None,
     item: str | None = None,
     params: str | None = None,
     stats: bool = False,
+    only: Literal["bad"] | None = None,
     digests: bool = False,
     optimizer: bool = False,
     memory_bytes: int = MEMORY_BYTES,
@@ -43,6 +38,7 @@ def inspect(
         item: Which item of a step.
         params: Where the params stand, if that cannot be told.
         stats: Read every value: mean, std, range, norm, histogram.
+        only: `bad`: read every value, and show what is wrong alone.
         digests: Read every value: a digest of each leaf.
         optimizer: Name the states of the optimizer, their slots and clocks.
         memory_bytes: Bytes of tensors in memory at once, at most.
@@ -58,17 +54,19 @@ def inspect(
         item=item,
         params=params,
         stats=stats,
+        only=only,
         digests=digests,
         optimizer=optimizer,
         memory_bytes=memory_bytes,
     )
 
 
+@with_checked_arguments
 def plan(
-    source: str,
+    source: Place,
     plan: Planned,
     *,
-    to: str | None = None,
+    to: Place | None = None,
     variables: Mapping[str, Any] = {},
     **settings: Any,
 ) -> reports.Preview:
@@ -89,9 +87,10 @@ def plan(
     return surgery.plan(str(source), read, destination=destination, options=_options(settings))
 
 
+@with_checked_arguments
 def apply(
-    source: str,
-    destination: str,
+    source: Place,
+    destination: Place,
     plan: Planned,
     *,
     variables: Mapping[str, Any] = {},
@@ -113,9 +112,10 @@ def apply(
     return surgery.apply(str(source), str(destination), read, options=options)
 
 
+@with_checked_arguments
 def diff(
-    a: str,
-    b: str,
+    a: Place,
+    b: Place,
     *at: str,
     step: int | None = None,
     item: str | None = None,
@@ -154,12 +154,13 @@ def diff(
     )
 
 
+@with_checked_arguments
 def verify(
-    checkpoint: str,
+    checkpoint: Place,
     *,
-    like: str | None = None,
+    like: Place | None = None,
     like_init: str | None = None,
-    like_manifest: str | None = None,
+    like_manifest: Place | None = None,
     allow_non_finite: bool = False,
     step: int | None = None,
     item: str | None = None,
@@ -194,9 +195,10 @@ def verify(
     )
 
 
+@with_checked_arguments
 def check(
-    checkpoint: str,
-    policy: str | os.PathLike[str] | Sequence[Mapping[str, Any]],
+    checkpoint: Place,
+    policy: Policy,
     *,
     variables: Mapping[str, Any] = {},
     **settings: Any,
@@ -205,7 +207,7 @@ def check(
 
     Args:
         checkpoint: As on the command line.
-        policy: Its text, a `pathlib.Path` of its file, or a list of rules like those in the file.
+        policy: Its text, a `pathlib.Path` of its file, a dict like the file, or the list of its rules.
         variables: What fills `${name}` in it.
         settings: `step`, `item`, `params`, `memory_bytes`.
 
@@ -213,20 +215,15 @@ def check(
         PlanError: the policy says what cannot be meant.
         CheckpointError: the checkpoint, or what it is compared with, cannot be read.
     """
-    from surgery_cli.store import filesystem
-
-    filling = {name: str(value) for name, value in variables.items()}
-    if isinstance(policy, os.PathLike):
-        name = os.fspath(policy)
-        rules = read_policy(name, settings=filling, content=filesystem.read_anew)
-    else:
-        name = ""
-        text = policy if isinstance(policy, str) else yaml_of([dict(rule) for rule in policy])
-        rules = read_policy("-", settings=filling, stdin=io.StringIO(text))
-    return surgery.check(str(checkpoint), rules, policy=name, options=_options(settings))
+    rules, options = policy_from(policy, variables), _options(settings)
+    name = os.fspath(policy) if isinstance(policy, os.PathLike) else ""
+    return surgery.check(str(checkpoint), rules, policy=name, options=options)
 
 
-def probe(checkpoint: str, *, model: str, input: str | Sequence[str], **settings: Any) -> Document:
+@with_checked_arguments
+def probe(
+    checkpoint: Place, *, model: str, input: str | Sequence[str], **settings: Any
+) -> Document:
     """Every module call of a model on a batch, with its outputs' shapes and numbers.
 
     Args:
@@ -239,31 +236,9 @@ def probe(checkpoint: str, *, model: str, input: str | Sequence[str], **settings
         SurgeryError: the model, the batch or the checkpoint do not fit each other, or the model fails.
     """
     inputs = (input,) if isinstance(input, str) else tuple(input)
-    options = _converted(ProbeOptions, settings)
+    options = settings_as(ProbeOptions, settings)
     return surgery.probe(str(checkpoint), model=model, inputs=inputs, options=options)
 
 
 def _options(settings: Mapping[str, Any]) -> Options:
-    return _converted(Options, settings)
-
-
-def _converted(kind: type[_Settings], settings: Mapping[str, Any]) -> _Settings:
-    """The settings as a struct.
-
-    Raises:
-        PlanError: there is no such setting, or it takes something else.
-    """
-    for name in settings:
-        if name not in kind.__struct_fields__:
-            near = nearest(name, kind.__struct_fields__)
-            raise PlanError(
-                f"there is no setting `{name}`",
-                fix=f"perhaps `{near[0]}`"
-                if near
-                else "the options of the command are its settings",
-                field=name,
-            )
-    try:
-        return msgspec.convert(dict(settings), kind)
-    except msgspec.ValidationError as error:
-        raise PlanError("a setting has a value that it cannot have", why=str(error)) from None
+    return settings_as(Options, settings)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from surgery_cli.compute.numpy_dtypes import numpy_dtype
-from surgery_cli.errors import PlanError
+from surgery_cli.errors import MissingError, PlanError
+from surgery_cli.library.arguments import Place, with_checked_arguments
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.surgery.leaf_names import named_leaves
 from surgery_cli.tree.paths import LeafPath
@@ -43,6 +44,7 @@ class Leaf:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype of the elements, as NumPy and `ml_dtypes` know it."""
+        self._refuse_empty()
         return numpy_dtype(self._spec.dtype)
 
     @property
@@ -71,12 +73,16 @@ class Leaf:
             IndexError: it is out of bounds, or for more axes than there are.
             TypeError: it is an array or a mask; index what was read (`leaf[...][mask]`).
         """
+        self._refuse_empty()
         window, inner = _window(index, self.shape)
         if not self._spec.has_array:
             return np.asarray(self.read())[inner]
         return np.asarray(self._checkpoint.read(self._path, window))[inner]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        self._refuse_empty()
+        if copy is False:
+            raise ValueError(f"'{self.path}' is stored: its values cannot be had without a copy")
         found = np.asarray(self.read())
         return found if dtype is None else found.astype(dtype)
 
@@ -85,8 +91,18 @@ class Leaf:
             raise TypeError("a leaf without axes has no length")
         return self.shape[0]
 
+    def _refuse_empty(self) -> None:
+        if self._spec.empty:
+            raise TypeError(
+                f"'{self.path}' is empty and holds no array: `.read()` gives what stands there"
+            )
+
     def __repr__(self) -> str:
-        return f"<{self.path}: {self._spec.dtype}[{','.join(map(str, self.shape))}], {byte_text(self.nbytes)}>"
+        return f"<{self.path}: {self._spec.type_text}, {byte_text(self.nbytes)}>"
+
+
+class NoLeafError(MissingError, KeyError):
+    """No leaf is named like that, or several are; what a mapping says of a key that it has not."""
 
 
 class OpenCheckpoint(Mapping[str, Leaf]):
@@ -131,10 +147,17 @@ class OpenCheckpoint(Mapping[str, Leaf]):
     def __getitem__(self, path: str) -> Leaf:
         if path in self._paths:
             return self._leaf(self._paths[path])
-        named = named_leaves((path,), self._checkpoint.tree)
+        if not isinstance(path, str):
+            raise NoLeafError(
+                f"{path!r} is no path", fix='paths are text: `["params/Dense_0/kernel"]`'
+            )
+        try:
+            named = named_leaves((path,), self._checkpoint.tree)
+        except PlanError as error:
+            raise NoLeafError.of(error.problems) from None
         if len(named) == 1:
             return self._leaf(next(iter(named)))
-        raise PlanError(
+        raise NoLeafError(
             f"'{path}' names {leaves_text(len(named))}",
             fix=f'name one of them, or take all of them: `.select("{path}")`',
             path=path,
@@ -157,7 +180,8 @@ class OpenCheckpoint(Mapping[str, Leaf]):
         return Leaf(self._checkpoint, path)
 
 
-def open(checkpoint: str, *, step: int | None = None, item: str | None = None) -> OpenCheckpoint:
+@with_checked_arguments
+def open(checkpoint: Place, *, step: int | None = None, item: str | None = None) -> OpenCheckpoint:
     """Open a checkpoint, named as on the command line: a path, `ROOT@N`, an address of a bucket.
 
     Raises:

@@ -1,19 +1,23 @@
-"""What a program may give as a plan: a dict, text, a file, or operations."""
+"""What a program may give as a plan or a policy: a dict, text, a file, or what stands in it."""
 
 from __future__ import annotations
 
 import io
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from surgery_cli.errors import PlanError
-from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.library.arguments import plain
 from surgery_cli.operations.base import Operation
-from surgery_cli.planning import Plan, plan_of_value, read_plan
+from surgery_cli.planning import (
+    Plan,
+    PolicyRule,
+    plan_of_value,
+    policy_of_value,
+    read_plan,
+    read_policy,
+)
 
 Planned = (
     Plan
@@ -25,6 +29,9 @@ Planned = (
 )
 """A plan: its text (YAML or JSON), a `pathlib.Path` of its file, a dict like the file, or one edit or several."""
 
+Policy = str | os.PathLike[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""A policy: its text (YAML or JSON), a `pathlib.Path` of its file, a dict like the file, or the list of its rules."""
+
 
 def plan_from(planned: Planned, variables: Mapping[str, Any] = {}) -> Plan:
     """The plan that is meant; ``variables`` fill `${name}` in it.
@@ -32,33 +39,50 @@ def plan_from(planned: Planned, variables: Mapping[str, Any] = {}) -> Plan:
     Raises:
         PlanError: it says something that a plan cannot mean; all problems at once.
     """
-    settings = {name: str(value) for name, value in variables.items()}
     if isinstance(planned, Plan):
         return planned
+    settings = _texts(variables)
     if isinstance(planned, str):
         return read_plan("-", settings=settings, stdin=io.StringIO(planned))
-    if isinstance(planned, Operation):
-        planned = [planned]
-    if isinstance(planned, Mapping):
-        return plan_of_value(_plain(planned), settings=settings)
-    if isinstance(planned, Path | BucketPath | os.PathLike):
+    if isinstance(planned, os.PathLike):
         from surgery_cli.store import filesystem
 
         return read_plan(os.fspath(planned), settings=settings, content=filesystem.read_anew)
-    if isinstance(planned, Sequence):
-        return plan_of_value({"edits": _plain(planned)}, settings=settings)
-    raise PlanError(
-        f"a {type(planned).__name__} is no plan",
-        fix="give its text, a `pathlib.Path` of its file, a dict like the file, or operations in a list",
+    if isinstance(planned, Operation):
+        planned = [planned]
+    if isinstance(planned, Mapping):
+        return plan_of_value(plain(planned), settings=settings)
+    if _is_list(planned):
+        return plan_of_value({"edits": plain(planned)}, settings=settings)
+    raise _other(planned, "plan", "operations in a list")
+
+
+def policy_from(policy: Policy, variables: Mapping[str, Any] = {}) -> tuple[PolicyRule, ...]:
+    """The rules that are meant. Raises as ``plan_from``."""
+    settings = _texts(variables)
+    if isinstance(policy, str):
+        return read_policy("-", settings=settings, stdin=io.StringIO(policy))
+    if isinstance(policy, os.PathLike):
+        from surgery_cli.store import filesystem
+
+        return read_policy(os.fspath(policy), settings=settings, content=filesystem.read_anew)
+    if isinstance(policy, Mapping) or _is_list(policy):
+        return policy_of_value(plain(policy), settings=settings)
+    raise _other(policy, "policy", "the list of its rules")
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, bytes)
+
+
+def _texts(variables: Mapping[str, Any]) -> dict[str, str]:
+    """Variables as `--set` gives them."""
+    return {name: "null" if value is None else str(value) for name, value in variables.items()}
+
+
+def _other(value: Any, what: str, more: str) -> PlanError:
+    return PlanError(
+        f"a value of type `{type(value).__name__}` is no {what}",
+        fix=f"give its text, a `pathlib.Path` of its file, a dict like the file, or {more}",
+        field=what,
     )
-
-
-def _plain(value: Any) -> Any:
-    """The value as a plan file would hold it: operations as their fields."""
-    if isinstance(value, Operation):
-        return msgspec.to_builtins(value)
-    if isinstance(value, Mapping):
-        return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(inner) for inner in value]
-    return value

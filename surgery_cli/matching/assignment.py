@@ -21,7 +21,8 @@ _ROUNDS: Final = 3
 class Match(msgspec.Struct, frozen=True):
     """Two families that are one; ``likeness`` is that of their names, ``margin`` what it is ahead of the next best.
 
-    ``is_only``: no other family of either tree has so many elements that can be arranged so.
+    ``is_only``: no other family of either tree has so many elements that can be arranged so, of those that are paired
+    already neither.
     """
 
     old: Family
@@ -30,6 +31,11 @@ class Match(msgspec.Struct, frozen=True):
     likeness: float
     margin: float
     is_only: bool
+
+    @property
+    def is_last(self) -> bool:
+        """True if of those that are not paired yet no other can be arranged so."""
+        return math.isinf(self.margin)
 
 
 Table: TypeAlias = Mapping[tuple[int, int], list[Form]]
@@ -75,7 +81,9 @@ def assigned(
         others = [_ahead(scores, i, j, rival.get(other), other) for other in rows[i] if other != j]
         others += [_ahead(scores, i, j, one, partner.get(one)) for one in columns[j] if one != i]
         margin = min(others, default=math.inf)
-        is_only = not others
+        is_only = not others and not any(
+            forms(one, news[j]) or forms(olds[i], other) for one, other in settled
+        )
         matches.append(Match(olds[i], news[j], tuple(table[i, j]), names[i, j], margin, is_only))
     return matches
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
@@ -199,7 +198,9 @@ def _by_names(match: Match) -> tuple[Certainty, list[str]]:
     elif match.likeness >= _SOMEWHAT:
         why.append("alike in name" if match.likeness >= _ALIKE else "somewhat alike in name")
     if match.is_only:
-        why.append("the only one of its shape")
+        why.append("no other has, or can be given, its shape")
+    elif match.is_last:
+        why.append("the only one left that has, or can be given, its shape")
     is_same_role = old.meaning.role == new.meaning.role
     is_plain = len(match.forms) == 1 and match.forms[0].arrangement.keeps_axes_whole
     is_same_order = old.numbers == new.numbers or not (old.numbers and new.numbers)
@@ -214,10 +215,10 @@ def _by_names(match: Match) -> tuple[Certainty, list[str]]:
     ):
         return Certainty.SURE, why
     if is_same_role and (
-        (match.is_only and match.likeness >= 0.15)
+        (match.is_last and match.likeness >= 0.15)
         or (match.likeness >= _SOMEWHAT and match.margin >= _AHEAD)
     ):
         return Certainty.LIKELY, why
-    if not math.isinf(match.margin):
+    if not match.is_last:
         why.append("others are as near")
     return Certainty.GUESS, why or ["nothing but its size speaks for it"]

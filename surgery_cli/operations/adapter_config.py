@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -52,6 +52,20 @@ _SAY_NOTHING: Final = frozenset(
 
 _STARTS: Final = (True, False, None, "gaussian", "orthogonal", "eva")
 """What A and B may have begun with such that the base model stayed as it was."""
+
+
+def base_weight(a: str) -> str:
+    """The weight of the base model to which a tensor A belongs; '' if it is called as PEFT calls none."""
+    found = TENSOR.fullmatch(a)
+    return f"{found[1].removeprefix(PREFIX)}.weight" if found and found[2] == "A" else ""
+
+
+def weights_of(tensors: Collection[str]) -> Iterator[tuple[str, str, str]]:
+    """The weights of the base model to which an adapter's tensors belong, each with its A and B."""
+    for a in tensors:
+        b = a.replace(".lora_A.", ".lora_B.")
+        if (weight := base_weight(a)) and b in tensors:
+            yield weight, a, b
 
 
 class AdapterConfig(msgspec.Struct, frozen=True):

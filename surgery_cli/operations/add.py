@@ -19,7 +19,7 @@ from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.cast import check_storable
 from surgery_cli.operations.drawing import Drawing
-from surgery_cli.operations.new_leaves import with_new_leaves
+from surgery_cli.operations.new_leaves import refuse_old_slots, with_new_leaves
 from surgery_cli.operations.new_places import node_of, place_of, refuse_conditions
 from surgery_cli.operations.new_shapes import Shape, shaped
 from surgery_cli.operations.rekey import PlaceOperation
@@ -85,12 +85,8 @@ init: normal
 """
     path_fields: ClassVar[tuple[str, ...]] = ("with",)
 
-    def refuse_policy(self, why: str = "slots of new params have nothing to keep") -> None:
-        if self.optimizer not in ("reset", "warm"):
-            super().refuse_policy(why)
-
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
-        self.refuse_policy()
+        refuse_old_slots(self)
         refuse_conditions(self)
         self._check_values()
         specs: dict[LeafPath, _New] = {}
@@ -143,7 +139,7 @@ init: normal
             found = {path: spec for path, spec in draft.tree.items() if path.is_below(node)}
             return {
                 place / path[len(node) :]: _New(
-                    self._stated(spec, draft),
+                    self._stated(spec),
                     path,
                     None if there is None else there / path[len(node) :],
                 )
@@ -151,7 +147,7 @@ init: normal
             }
         if tree is not None and there is not None and (self.shape is None or there not in tree):
             return {
-                place / path[len(there) :]: _New(self._stated(spec, draft), None, path)
+                place / path[len(there) :]: _New(self._stated(spec), None, path)
                 for path, spec in tree.items()
                 if path.is_below(there)
             }
@@ -170,17 +166,15 @@ init: normal
         alone = LeafSpec(kind=LeafKind.ARRAY, dtype=self.dtype)
         shape = shaped(alone, self.shape).shape
         spec = alone if model is None else rearranged(model, shape, [None] * len(shape))
-        spec = self._stated(msgspec.structs.replace(spec, shape=shape), draft)
+        spec = self._stated(msgspec.structs.replace(spec, shape=shape))
         return {place: _New(spec, None, there)}
 
-    def _stated(self, spec: LeafSpec, draft: Draft) -> LeafSpec:
+    def _stated(self, spec: LeafSpec) -> LeafSpec:
         """What the edit says of a leaf, which is otherwise like another."""
         if not spec.has_array:
             return spec
         spec = shaped(spec, self.shape) if self.like else spec
         kind = spec.kind if self.kind is None else LeafKind(self.kind)
-        if kind is LeafKind.NUMPY and not draft.items.keeps_kinds:
-            kind = LeafKind.ARRAY
         dtype = self.dtype or spec.dtype
         return msgspec.structs.replace(spec, kind=kind, dtype=dtype, stored_bytes=None)
 

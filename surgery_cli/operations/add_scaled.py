@@ -18,7 +18,7 @@ from surgery_cli.draft.source_leaves import counterpart, split_entry
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.numeric import Numeric, as_floats, is_integers
-from surgery_cli.operations.partners import Missing, Partnered
+from surgery_cli.operations.partners import Missing, Partnered, PartnerPath
 from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
@@ -42,13 +42,7 @@ class AddScaled(Partnered, Numeric, tag="add-scaled", kw_only=True, frozen=True)
             " checkpoint."
         ),
     ] = msgspec.field(name="with", default="")
-    from_: Annotated[
-        str,
-        Meta(
-            description=r"Path there, the same one if left out; `\1`, `\2` stand for the wildcards of `at`. What"
-            " follows the node that `at` names is appended."
-        ),
-    ] = msgspec.field(name="from", default="")
+    from_: PartnerPath = msgspec.field(name="from", default="")
     scale: Annotated[
         float, Meta(description="By what it is multiplied, dimensionless; below 0 to subtract.")
     ] = 1.0

@@ -47,7 +47,7 @@ class Average(Averaging, tag="average", kw_only=True, frozen=True):
             pattern=STEPS,
             examples=["100..500"],
             description="`A..B`: the steps from A to B of the run in `with`, or else of this run, are members;"
-            " none of them may be missing. Or `A,B,C`.",
+            " none of them may be missing. Or `A,B,C`, or `last:5`.",
         ),
     ] = ""
     weights: Annotated[

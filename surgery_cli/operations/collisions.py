@@ -39,10 +39,9 @@ def by_subtree(
 
     A node stands for its leaves where all of them go to one other node, and all of that node's collide.
     """
-    sizes = Counter(LeafPath(path[:n]) for path in leaves for n in range(1, len(path) + 1))
+    sizes = Counter(LeafPath(path[:n]) for path in leaves for n in range(1, len(path)))
     going: Counter[tuple[LeafPath, LeafPath]] = Counter()
     for old, new in places:
-        going[old, new] += 1
         for tail in range(1, min(len(old), len(new))):
             if old[-tail] != new[-tail]:
                 break

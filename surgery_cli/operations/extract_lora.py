@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
@@ -19,14 +19,15 @@ from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Operation, Scene
 from surgery_cli.operations.cast import check_storable
 from surgery_cli.operations.lora_factors import Factoring, Learnt
-from surgery_cli.operations.lora_layout import check_layout
-from surgery_cli.operations.new_leaves import with_new_leaves
+from surgery_cli.operations.lora_layout import check_layout, stated
+from surgery_cli.operations.lora_orientation import unshown_notes
+from surgery_cli.operations.new_leaves import refuse_old_slots, with_new_leaves
 from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.tree.targets import Places, Target
 from surgery_cli.words.advice import worded
-from surgery_cli.words.notes import Consequence, Remark
+from surgery_cli.words.notes import Consequence, Note, Remark
 
 
 class ExtractLora(Operation, tag="extract-lora", kw_only=True, frozen=True):
@@ -94,12 +95,8 @@ class ExtractLora(Operation, tag="extract-lora", kw_only=True, frozen=True):
     def selectable(self, spec: LeafSpec) -> bool:
         return spec.kind is not LeafKind.EMPTY
 
-    def refuse_policy(self, why: str = "slots of new params have nothing to keep") -> None:
-        if self.optimizer not in ("reset", "warm"):
-            super().refuse_policy(why)
-
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
-        self.refuse_policy()
+        refuse_old_slots(self)
         self._check()
         selected = scene.select(self, draft)
         if not selected:
@@ -125,11 +122,27 @@ class ExtractLora(Operation, tag="extract-lora", kw_only=True, frozen=True):
         ranks = sorted({recipe.inputs[0].spec.shape[-1] for recipe in _made(new.values())})
         found = f"the least rank for that error is {ranks[0]}"
         found += f" to {ranks[-1]}, kernel by kernel" if len(ranks) > 1 else ""
-        notes = [] if self.error is None else [Remark(found)]
+        notes: list[Note] = [] if self.error is None else [Remark(found)]
+        bound = {path: (one.base.spec,) for path, one in learnt.items()}
+        notes += self._taken_for({path: one.base.spec.shape for path, one in learnt.items()})
         said = Consequence(
             f"what '{self.with_}' has learnt in other leaves is in no LoRA: they stay as they are here"
         )
-        return after.replaced(checks=(*after.checks, check)).noting(*notes, said)
+        return after.replaced(checks=(*after.checks, check)).noting(
+            *notes, said, *unshown_notes(bound, shown_by="")
+        )
+
+    def _taken_for(self, kernels: Mapping[LeafPath, tuple[int, ...]]) -> Iterator[Consequence]:
+        """Which sides the kernels have by the layout, where A and B fit whichever it says: they are made to."""
+        layout = stated(self.layout, self.scan_axis)
+        if not layout.is_pefts or not kernels:
+            return
+        path, shape = next(iter(kernels.items()))
+        inputs, outputs = layout.sides(shape)
+        yield Consequence(
+            f"'{path}' {list(shape)} is taken for a layer of {inputs:,} inputs and {outputs:,} outputs, as"
+            f" `{self.layout}` says; PEFT adds B·A to a `Linear({inputs}, {outputs})`"
+        )
 
     def _check(self) -> None:
         gathering = Gathering()

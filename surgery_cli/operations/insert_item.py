@@ -77,8 +77,6 @@ with: runs/weights
         if standing and not (len(standing) == 1 and _is_empty_dict(standing.get(place))):
             return self._replaced(draft, place, moving, arriving, scene)
         self.refuse_policy()
-        if not draft.items.keeps_kinds:
-            arriving = {tail: _of_one_kind(recipe) for tail, recipe in arriving.items()}
         come = {} if moving else {place / tail: recipe for tail, recipe in arriving.items()}
         relation: Relation = {**dict.fromkeys(standing, ()), **moving}
         try:
@@ -269,12 +267,4 @@ def _in_place(recipe: Output, old: Output) -> Output:
         return recipe
     kind = old.spec.kind if {recipe.spec.kind, old.spec.kind} == _ARRAYS else recipe.spec.kind
     spec = msgspec.structs.replace(recipe.spec, kind=kind, sharding=old.spec.sharding)
-    return recipe.with_spec(spec)
-
-
-def _of_one_kind(recipe: Output) -> Output:
-    """The arriving leaf in a format that has one kind of array."""
-    if recipe.spec.kind is not LeafKind.NUMPY:
-        return recipe
-    spec = msgspec.structs.replace(recipe.spec, kind=LeafKind.ARRAY)
     return recipe.with_spec(spec)

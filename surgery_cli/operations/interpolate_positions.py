@@ -14,6 +14,7 @@ from surgery_cli.draft.kernels.resample import Grid, Resample
 from surgery_cli.draft.recipe import is_numeric
 from surgery_cli.draft.settings import resolve_axes
 from surgery_cli.errors import PlanError
+from surgery_cli.inputs.limits import PLACES
 from surgery_cli.operations.rearranging import ShapeEdit
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
@@ -106,6 +107,7 @@ class InterpolatePositions(ShapeEdit, tag="interpolate-positions", kw_only=True,
                 fix=worded("write the new size, such as {size: '24,24'}"),
                 field="size",
             )
+        PLACES.check(math.prod(new), "the interpolated axis", PlanError)
         axes = resolve_axes(self.axis, len(leaf.shape), "axis")
         if len(axes) == 1:
             return Resample((self._grid(leaf, axes[0], new),), self.method, align)

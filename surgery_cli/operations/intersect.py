@@ -11,6 +11,7 @@ from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.source_leaves import NoSuchLeaf, counterpart
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Scene
+from surgery_cli.operations.partners import OtherCheckpoint, PartnerPath
 from surgery_cli.operations.rekey import PlaceOperation, rekey
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, TreeSpec, nodes_above
@@ -28,16 +29,8 @@ class Intersect(PlaceOperation, tag="intersect", kw_only=True, frozen=True):
     The preview says which go. Nodes of which nothing is left go as a whole.
     """
 
-    with_: Annotated[
-        str, Meta(description="The other checkpoint (`CKPT`, `CKPT@N`), or a name in `sources`.")
-    ] = msgspec.field(name="with")
-    from_: Annotated[
-        str,
-        Meta(
-            description=r"Path there, the same one if left out; `\1`, `\2` stand for the wildcards of `at`. What"
-            " follows the node that `at` names is appended."
-        ),
-    ] = msgspec.field(name="from", default="")
+    with_: OtherCheckpoint = msgspec.field(name="with")
+    from_: PartnerPath = msgspec.field(name="from", default="")
     by: Annotated[
         Literal["path", "shape"],
         Meta(description="What must be the same there: the path, or path and shape."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Annotated, ClassVar, Final
 
 import msgspec
@@ -21,6 +22,11 @@ from surgery_cli.operations.adapter_config import (
 )
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.lora_layout import check_layout
+from surgery_cli.operations.lora_orientation import (
+    bound_by,
+    shown_by,
+    unshown_notes,
+)
 from surgery_cli.operations.lora_pairs import (
     Donor,
     Pair,
@@ -164,11 +170,8 @@ class WithLora(Partnered, kw_only=True, frozen=True):
         with gathering.catching():
             refuse_shared(found, own=not donor.name)
         taken = {leaf for pair in found.values() for leaf in pair.leaves()}
-        for path in named.excluded:
-            try:
-                taken.update(self._pair(path, named, donor).leaves())
-            except PlanError:  # what is left out need not have any
-                continue
+        for pair in self._left_out(named, donor).values():
+            taken.update(pair.leaves())
         with gathering.catching():
             places = (
                 (self.a, self.b) if found else ()
@@ -176,6 +179,14 @@ class WithLora(Partnered, kw_only=True, frozen=True):
             over = left_over(places, donor.leaves, taken | donor.slots, donor.text)
             raise_all([*over, *beyond_pairs(found.values(), donor.leaves, donor.text)])
         gathering.raise_if_any()
+        return found
+
+    def _left_out(self, named: Selection, donor: Donor) -> dict[LeafPath, Pair]:
+        """The LoRA of kernels that are excepted, where they have one."""
+        found: dict[LeafPath, Pair] = {}
+        for path in named.excluded:
+            with suppress(PlanError):  # what is left out need not have any
+                found[path] = self._pair(path, named, donor)
         return found
 
     def product(
@@ -233,9 +244,12 @@ class WithLora(Partnered, kw_only=True, frozen=True):
                 edit = Edited(self.name, Shifts(), is_named=path in pairs)
                 changed[path] = output.then(recipe, edit, policy="" if path in pairs else "carried")
         gathering.raise_if_any()
+        others = self._left_out(selected, donor)
+        shown = shown_by(self.layout, self.scan_axis, pairs, others, donor, draft)
         after = scene.carried(draft.with_leaves(changed), self, [*changed], draft)
         said = self._scales_note(changed[path].recipe for path in pairs)
-        after = after.noting(*notes, said)
+        bound = {path: bound_by(path, pair, donor, draft) for path, pair in pairs.items()}
+        after = after.noting(*notes, said, *unshown_notes(bound, shown))
         if donor.config is not None:
             after = after.noting(*others_notes(pairs.values(), donor.leaves, donor.text))
         return self.finished(after, draft, {**own, **pairs}, donor)

@@ -59,6 +59,17 @@ class Layout(NamedTuple):
         """The axis that A and B share, and the kernel does not have."""
         return next(x for group in self.a for x in group if x not in self.kernel)
 
+    @property
+    def is_pefts(self) -> bool:
+        """True if A is [rank, inputs] and B [outputs, rank]: what PEFT multiplies as B·A."""
+        rank = (self.rank,)
+        return len(self.a) == len(self.b) == 2 and self.a[0] == rank == self.b[1]
+
+    def sides(self, kernel: Shape) -> tuple[int, int]:
+        """How many inputs and outputs a kernel of this shape has: the elements of A and of B for one rank."""
+        a, b = self.factors(kernel, 1)
+        return math.prod(a), math.prod(b)
+
     def factors(self, kernel: Shape, rank: int) -> tuple[Shape, Shape]:
         """The shapes of A and B for a kernel.
 

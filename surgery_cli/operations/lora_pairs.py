@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from surgery_cli.draft.source_leaves import Leaves, NoSuchLeaf, counterpart
 from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.operations.adapter_config import AdapterConfig
@@ -59,8 +61,11 @@ def pair_of(
                 found[field] = counterpart(path, place, text, leaves, named, "with", field)
         except NoSuchLeaf as error:
             problems += error.problems
-    if problems:
-        raise PlanError.of(problems) if found.keys() & {"a", "b"} else NoSuchLeaf.of(problems)
+    if problems and found.keys() & {"a", "b"}:
+        raise PlanError.of(problems)
+    if problems:  # it has no LoRA at all, which is one thing to say
+        why = worded("nor has it what {b} says")
+        raise NoSuchLeaf.of([msgspec.structs.replace(problems[0], why=why)])
     return Pair(**found)
 
 

@@ -11,12 +11,13 @@ from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.recipe import Draft, Output
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Scene
-from surgery_cli.operations.new_leaves import with_new_leaves
+from surgery_cli.operations.new_leaves import refuse_old_slots, with_new_leaves
 from surgery_cli.operations.new_places import node_of, place_of, refuse_conditions
+from surgery_cli.operations.partners import OtherCheckpoint
 from surgery_cli.operations.rekey import PlaceOperation
 from surgery_cli.operations.replace import Replace
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, LeafSpec, nodes_above
+from surgery_cli.tree.specs import LeafKind, nodes_above
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.series import folded
@@ -29,9 +30,7 @@ class Merge(PlaceOperation, tag="merge", kw_only=True, frozen=True):
     are the donor's where kind and count agree, else as the optimizer starts them, as for `add` and `replace`.
     """
 
-    with_: Annotated[
-        str, Meta(description="The other checkpoint (`CKPT`, `CKPT@N`), or a name in `sources`.")
-    ] = msgspec.field(name="with")
+    with_: OtherCheckpoint = msgspec.field(name="with")
     from_: Annotated[str, Meta(description="The subtree there, the same path if left out.")] = (
         msgspec.field(name="from", default="")
     )
@@ -44,12 +43,8 @@ class Merge(PlaceOperation, tag="merge", kw_only=True, frozen=True):
     selects_everything_without_at: ClassVar[bool] = True
     path_fields: ClassVar[tuple[str, ...]] = ("with",)
 
-    def refuse_policy(self, why: str = "slots of new params have nothing to keep") -> None:
-        if self.optimizer not in ("reset", "warm"):
-            super().refuse_policy(why)
-
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
-        self.refuse_policy()
+        refuse_old_slots(self)
         refuse_conditions(self)
         name, source = scene.open(self.with_)
         new: dict[LeafPath, Output] = {}
@@ -65,7 +60,7 @@ class Merge(PlaceOperation, tag="merge", kw_only=True, frozen=True):
                     if spec.kind is not LeafKind.EMPTY or not draft.leaves[here].spec.empty:
                         both[here] = LeafRef(name, path)
                 elif spec.kind is not LeafKind.EMPTY or here not in draft.tree.nodes:
-                    new[here] = Output.of(LeafRef(name, path), self._held(spec, draft))
+                    new[here] = Output.of(LeafRef(name, path), spec)
         filled = nodes_above(new)
         both = {
             path: ref
@@ -85,12 +80,6 @@ class Merge(PlaceOperation, tag="merge", kw_only=True, frozen=True):
         if self.both == "theirs":
             draft = self._replaced(draft, both, scene)
         return with_new_leaves(self, draft, new, {}, scene) if new else draft
-
-    def _held(self, spec: LeafSpec, draft: Draft) -> LeafSpec:
-        """A leaf that comes, in a format that has one kind of array."""
-        if spec.kind is not LeafKind.NUMPY or draft.items.keeps_kinds:
-            return spec
-        return msgspec.structs.replace(spec, kind=LeafKind.ARRAY)
 
     def _replaced(self, draft: Draft, both: dict[LeafPath, LeafRef], scene: Scene) -> Draft:
         """The leaves of the donor in the place of those here; their twins follow as they do for `replace`."""

@@ -11,6 +11,12 @@ from surgery_cli.optimizer.follow.new_params import grown
 from surgery_cli.tree.paths import LeafPath
 
 
+def refuse_old_slots(edit: Operation) -> None:
+    """Raise PlanError if the edit asks that slots follow by what they held: those of new params held nothing."""
+    if edit.optimizer not in ("reset", "warm"):
+        edit.refuse_policy("slots of new params have nothing to keep")
+
+
 def with_new_leaves(
     edit: Operation,
     draft: Draft,

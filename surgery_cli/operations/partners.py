@@ -20,6 +20,16 @@ from surgery_cli.words.series import folded
 _MOST_NAMED = 3
 
 
+OtherCheckpoint: TypeAlias = Annotated[
+    str, Meta(description="The other checkpoint (`CKPT`, `CKPT@N`), or a name in `sources`.")
+]
+PartnerPath: TypeAlias = Annotated[
+    str,
+    Meta(
+        description=r"Path there, the same one if left out; `\1`, `\2` stand for the wildcards of `at`. What"
+        " follows the node that `at` names is appended."
+    ),
+]
 Missing: TypeAlias = Annotated[
     Literal["error", "skip"],
     Meta(description="Leaves that are missing there: `skip` leaves them here as they are."),

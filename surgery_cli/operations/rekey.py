@@ -132,7 +132,7 @@ def _rekeyed(
     for node in filled:
         del leaves[node]
     slots = slots_after(draft, relation)
-    if any(node in slots for node in filled):  # holes for params that there are again
+    if filled:  # holes for params that there are again
         slots = {path: slot for path, slot in slots.items() if path not in filled}
     return draft.replaced(leaves=leaves, slots=slots)
 

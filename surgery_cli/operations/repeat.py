@@ -11,6 +11,7 @@ from surgery_cli.draft.kernels.copies import Copies
 from surgery_cli.draft.kernels.take import Take
 from surgery_cli.draft.settings import resolve_axes
 from surgery_cli.errors import PlanError
+from surgery_cli.inputs.limits import PLACES
 from surgery_cli.operations.rearranging import Rearranging
 from surgery_cli.operations.slice import Slice
 from surgery_cli.tree.specs import LeafSpec
@@ -65,9 +66,11 @@ class Repeat(Rearranging, tag="repeat", kw_only=True, frozen=True):
                     fix=worded("leave {order} out"),
                     field="order",
                 )
+            PLACES.check(self.times, "the repeated axis", PlanError)
             return Copies(axis, self.times)
         size = leaf.shape[axis]
         count = self.times * size
+        PLACES.check(count, "the repeated axis", PlanError)
         by_turns = self.order == "tiled"
         return Take(axis, tuple(n % size if by_turns else n // self.times for n in range(count)))
 

@@ -18,7 +18,7 @@ from surgery_cli.draft.source_leaves import counterpart, split_entry
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.new_shapes import Shape, pattern_of, said, shaped
-from surgery_cli.operations.partners import Missing, Partnered
+from surgery_cli.operations.partners import Missing, Partnered, PartnerPath
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import is_complex, is_floating, is_integer
 from surgery_cli.tree.paths import LeafPath, Selection
@@ -39,13 +39,7 @@ class Replace(Partnered, tag="replace", kw_only=True, frozen=True):
             " every leaf; a checkpoint, or a name in `sources`."
         ),
     ] = msgspec.field(name="with")
-    from_: Annotated[
-        str,
-        Meta(
-            description=r"Path there, the same one if left out; `\1`, `\2` stand for the wildcards of `at`. What"
-            " follows the node that `at` names is appended."
-        ),
-    ] = msgspec.field(name="from", default="")
+    from_: PartnerPath = msgspec.field(name="from", default="")
     cast: Annotated[bool, Meta(description="Convert where the dtype there is another.")] = False
     shape: Shape = None
     missing: Missing = "error"

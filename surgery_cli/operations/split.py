@@ -77,6 +77,12 @@ class Split(Parting, tag="split", kw_only=True, frozen=True):
                     fix=worded("name a place for each part: {to: 'params/{{query,key,value}}'}"),
                     field="to",
                 )
+            if not count:
+                raise PlanError(
+                    worded("{to} names no place"),
+                    fix=worded("name a place for each part: {to: 'params/{{query,key,value}}'}"),
+                    field="to",
+                )
             if there % count or not there:
                 raise PlanError(
                     f"{leaf.type_text} has no {count} equal parts along axis {axis}",

@@ -1,4 +1,4 @@
-"""Steps of a run by their numbers: `100..500`, `100,200,400`; what is named must be there."""
+"""Steps of a run by their numbers: `100..500`, `100,200,400`, `last:5`; what is named must be there."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from itertools import islice, pairwise
 
 from surgery_cli.errors import PlanError
 from surgery_cli.words.advice import worded
+from surgery_cli.words.lists import listed
 
-PATTERN = r"^(\d+(\.\.\d+)?(,\d+(\.\.\d+)?)*)?$"
+PATTERN = r"^(\d+(\.\.\d+)?(,\d+(\.\.\d+)?)*|last:[1-9]\d{0,8})?$"
+_LAST = "last:"
 _SHOWN = 6
 
 
@@ -17,14 +19,18 @@ def named_steps(text: str, there: Collection[int]) -> list[int]:
     """The steps that are named, of those that are ``there``, by number.
 
     A range holds its ends and every step between them; a run that usually saves every so many steps has saved all of
-    those.
+    those. The last few are those of the highest numbers.
 
     >>> named_steps("100..300", [100, 200, 250, 300, 400, 500]), named_steps("1,3", [1, 2, 3])
     ([100, 200, 250, 300], [1, 3])
+    >>> named_steps("last:2", [1, 5, 3])
+    [3, 5]
 
     Raises:
         PlanError: a range is turned around, or some of the steps are not there; with those that are.
     """
+    if text.startswith(_LAST):
+        return _last(int(text.removeprefix(_LAST)), there)
     found: set[int] = set()
     missing: list[int] = []
     absent = 0
@@ -47,6 +53,17 @@ def named_steps(text: str, there: Collection[int]) -> list[int]:
     if missing:
         raise _not_there(text, missing, absent, sorted(found), sorted(there))
     return sorted(found)
+
+
+def _last(count: int, there: Collection[int]) -> list[int]:
+    if count > len(there):
+        raise PlanError(
+            f"the run has no {count:,} steps",
+            why=f"it has {len(there):,}: {listed(sorted(there), _SHOWN)}",
+            fix=worded("write {steps: last:{}}", len(there)),
+            field="steps",
+        )
+    return sorted(there)[-count:]
 
 
 def _usual(first: int, last: int, there: Collection[int]) -> range:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 from msgspec import Meta
@@ -23,10 +23,14 @@ from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
-from surgery_cli.words.notes import Consequence, Remark
+from surgery_cli.words.notes import Consequence, Note, Remark
 from surgery_cli.words.series import folded
 
 _INDEX = re.compile("0|[1-9][0-9]*")
+_LOOKED_UP: Final = worded(
+    "{with}, a checkpoint of the program that takes it, tells lists and what is empty"
+    " (`plans/nnx-to-linen-like.yaml`)"
+)
 _MOST_NAMED = 4
 
 
@@ -82,7 +86,7 @@ class ToList(PlaceOperation, tag="to-list", kw_only=True, frozen=True):
             *self._notes(found)
         )
 
-    def _notes(self, found: Containers) -> Iterator[Consequence]:
+    def _notes(self, found: Containers) -> Iterator[Note]:
         """What comes to fill places."""
         if self.with_:
             if found.empties:
@@ -94,6 +98,8 @@ class ToList(PlaceOperation, tag="to-list", kw_only=True, frozen=True):
             places.setdefault(path.parent, []).append(int(path[-1]))
         for node, indices in places.items():
             yield Consequence(f"the list '{node}' holds None at {indices_text(indices)}")
+        if places:
+            yield Remark(_LOOKED_UP)
 
     def _by_keys(self, draft: Draft, scene: Scene) -> Containers:
         """The dicts that are named, and the places for which they have no key."""
@@ -173,7 +179,7 @@ class ToList(PlaceOperation, tag="to-list", kw_only=True, frozen=True):
             raise PlanError(
                 f"'{node}' has keys that are no places in a list: {quoted(others, 3)}",
                 why="a list has the places 0, 1, 2, …",
-                fix="name the node whose keys are numbers, or rename these first",
+                fix=worded("name the node whose keys are numbers; {}", _LOOKED_UP),
             )
         places = {int(key) for key in texts}
         length = max(places) + 1 if self.length is None else self.length
@@ -181,7 +187,7 @@ class ToList(PlaceOperation, tag="to-list", kw_only=True, frozen=True):
             raise PlanError(
                 f"'{node}' has the key '{max(places)}'",
                 why=f"a list of {length:,} has the places 0 to {length - 1:,}",
-                fix=worded("say {length: {}}, or more", max(places) + 1),
+                fix=worded("say {length: {}}, or more; {}", max(places) + 1, _LOOKED_UP),
                 field="length",
             )
         holes = [place for place in range(length) if place not in places]

@@ -10,11 +10,15 @@ from msgspec import Meta
 from surgery_cli.draft.arrangement import Arrangement, rearranged
 from surgery_cli.draft.kernel import Kernel, Piece, Window
 from surgery_cli.draft.kernels.cut import Cut
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.settings import resolve_axes
 from surgery_cli.errors import PlanError
+from surgery_cli.operations.base import Scene
 from surgery_cli.operations.rearranging import Rearranging
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
+from surgery_cli.words.notes import Remark
+from surgery_cli.words.quantities import leaves_text
 
 
 class Transpose(Rearranging, tag="transpose", kw_only=True, frozen=True):
@@ -45,6 +49,24 @@ class Transpose(Rearranging, tag="transpose", kw_only=True, frozen=True):
                 field="axes",
             )
         return Permutation(axes)
+
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        after = super().rewrite(draft, scene)
+        named = scene.select(self, draft)
+        unshown = [path for path in named if self._keeps_its_shape(draft.leaves[path].spec)]
+        if not unshown:
+            return after
+        first = f"'{unshown[0]}' {draft.leaves[unshown[0]].spec.type_text}"
+        of = f"of {len(unshown):,} of {leaves_text(len(named))}"
+        said = (
+            f"{of} the shape is the same afterwards, and does not show how the axes stand: {first}"
+        )
+        return after.noting(Remark(said + (" and others" if len(unshown) > 1 else "")))
+
+    def _keeps_its_shape(self, leaf: LeafSpec) -> bool:
+        by = self.map(leaf)
+        wide = [axis for axis in by.axes if leaf.shape[axis] > 1]
+        return wide != sorted(wide) and by.output(leaf).shape == leaf.shape
 
     def undoing(self, leaf: LeafSpec) -> Rearranging:
         axes = self.map(leaf).axes

@@ -9,7 +9,7 @@ from typing import Final, NoReturn
 from surgery_cli.errors import PlanError
 from surgery_cli.inputs.limits import check_values
 from surgery_cli.inputs.numbers import decimal
-from surgery_cli.planning.text import PlanText, refuse_twice
+from surgery_cli.planning.text import Mark, PlanText, refuse_twice
 from surgery_cli.tree.nested import Position
 
 _JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:\n]|[^\s{}\[\],:"]+')
@@ -34,12 +34,12 @@ def parse_json(text: str, file: str) -> PlanText:
             file=file,
             line=error.lineno,
         ) from None
-    return PlanText(value=value, file=file, lines=_json_lines(text, file))
+    return PlanText(value=value, file=file, marks=_json_marks(text, file))
 
 
-def _json_lines(text: str, file: str) -> dict[Position, int]:
+def _json_marks(text: str, file: str) -> dict[Position, Mark]:
     """Lines of everything in ``text``, which is known to be valid JSON; repeated keys are refused."""
-    lines: dict[Position, int] = {}
+    marks: dict[Position, Mark] = {}
     line = 1
     # Of every open container: its position, the index of the next list item (None: a mapping), the key read last.
     open_: list[tuple[Position, int | None, str | None]] = []
@@ -57,14 +57,14 @@ def _json_lines(text: str, file: str) -> dict[Position, int]:
             parent, index, key = open_.pop()
             if index is not None:
                 position = (*parent, index)
-                lines[position] = line
+                marks[position] = Mark(line)
                 open_.append((parent, index + 1, None))
             elif key is None:
                 key = json.loads(token)
                 position = (*parent, key)
-                if position in lines:
-                    refuse_twice(key, lines[position], line, file)
-                lines[position] = line
+                if position in marks:
+                    refuse_twice(key, marks[position], Mark(line), file)
+                marks[position] = Mark(line)
                 open_.append((parent, None, key))
                 continue
             else:
@@ -72,4 +72,4 @@ def _json_lines(text: str, file: str) -> dict[Position, int]:
                 open_.append((parent, None, None))
         if token in "[{":
             open_.append((position, 0 if token == "[" else None, None))
-    return lines
+    return marks

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from surgery_cli.errors import PlanError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.planning.plan_files import file_text, format_of, parse
 from surgery_cli.planning.policies import read_policy
@@ -20,9 +21,17 @@ def lint(file: str) -> tuple[str, int]:
         PlanError: everything that is wrong with it: keys, values, patterns, variables that nothing uses.
     """
     value = _value(path_at(file))
+    if value is None:
+        raise PlanError(
+            "it holds neither a plan nor a policy",
+            why="nothing stands in it",
+            fix="begin with `edits:`, or with `rules:`",
+            file=file,
+        )
     if _is_policy(value):
         read_policy(file, is_linted=True)
-        return "policy", len(value["rules"] if isinstance(value, dict) else value)
+        rules = value["rules"] if isinstance(value, dict) else value
+        return "policy", len(rules) if isinstance(rules, list) else 0
     return "plan", len(read_plan(file, is_linted=True).origins)
 
 

@@ -43,12 +43,12 @@ class Place(NamedTuple):
 
     def origin(self, number: int, fields: Mapping[str, Any]) -> Origin:
         """Where the edit stands, and each of its fields."""
-        known = {name: self.text.line((*self.position, name)) for name in fields}
+        known = {name: self.text.mark((*self.position, name)) for name in fields}
         return Origin(
             number=number,
             file=self.text.file or None,
-            line=self.text.line(self.position),
-            lines={name: line for name, line in known.items() if line is not None},
+            mark=self.text.mark(self.position),
+            marks={name: mark for name, mark in known.items() if mark is not None},
         )
 
 
@@ -84,5 +84,5 @@ def _path(place: Place, kind: type[Operation], key: str, value: Any) -> Any:
 
 def _located(place: Place, fault: Fault, why: str) -> Problem:
     said = f"{why}: {fault.problem.why}" if fault.problem.why else why
-    there = {"file": place.text.file, "line": place.text.line((*place.position, *fault.position))}
+    there = place.text.place((*place.position, *fault.position))
     return msgspec.structs.replace(fault.problem, why=said, **there)

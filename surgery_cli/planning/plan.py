@@ -20,6 +20,7 @@ from surgery_cli.operations.base import Operation
 from surgery_cli.planning.edits import Misfit, converted, selection_problems
 from surgery_cli.planning.fields import fields_of, takes_numbers
 from surgery_cli.planning.numbers import number_or_path
+from surgery_cli.planning.text import Mark
 from surgery_cli.settings.export import Export
 from surgery_cli.settings.reshard import Reshard
 from surgery_cli.settings.shared import AbovePlan
@@ -29,20 +30,27 @@ from surgery_cli.tree.nested import mapped
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """Where an edit stands in a plan file; all None for an edit that was given as a command.
 
-    ``number`` counts the edits of the plan from 1. ``lines`` are those of its fields.
+    ``number`` counts the edits of the plan from 1. ``mark`` says where in it, ``marks`` where its fields
+    stand.
     """
 
     number: int = 1
     file: str | None = None
-    line: int | None = None
-    lines: dict[str, int] = {}
+    mark: Mark | None = None
+    marks: dict[str, Mark] = {}
+
+    def line(self, field: str = "") -> int | None:
+        """The line of a field, else of the edit."""
+        mark = self.marks.get(field, self.mark)
+        return None if mark is None else mark.line
 
     def located(self, problem: Problem) -> Problem:
-        """The problem with file and line of the field that it names, else of the edit."""
+        """The problem with the place of the field that it names, else of the edit."""
         if self.file is None or problem.file is not None:
             return problem
-        line = self.lines.get(problem.field or "", self.line)
-        return msgspec.structs.replace(problem, file=self.file, line=problem.line or line)
+        mark = self.marks.get(problem.field or "", self.mark)
+        place = mark._asdict() if mark is not None and problem.line is None else {}
+        return msgspec.structs.replace(problem, file=self.file, **place)
 
 
 class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final, Literal, TextIO, TypeAlias
 
 from surgery_cli.errors import PlanError
 from surgery_cli.inputs.buckets import BucketPath, ServiceRefusal
@@ -15,12 +15,20 @@ from surgery_cli.planning.text import PlanText, nearest_fix, refuse_halves
 from surgery_cli.planning.toml_text import parse_toml
 from surgery_cli.planning.yaml_text import parse_yaml
 
+Kind: TypeAlias = Literal["plan", "policy"]
+"""What a file is read as, in the words of messages."""
 
-def format_of(path: Path) -> str:
+_ORDERS: Final[dict[Kind, str]] = {
+    "plan": "`surgery plan SRC PLAN` and `surgery apply SRC DST PLAN`",
+    "policy": "`surgery check CKPT POLICY`",
+}
+
+
+def format_of(path: Path, kind: Kind = "plan") -> str:
     found = FORMATS.get(path.suffix.lower())
     if found is None:
         raise PlanError(
-            f"'{path}' is not named like a plan",
+            f"'{path}' is not named like a {kind}",
             why="its format is told by its suffix: .yaml, .yml, .toml or .json",
             fix="rename it, or pass YAML as standard input: `… - < FILE`",
             file=str(path),
@@ -28,21 +36,21 @@ def format_of(path: Path) -> str:
     return found
 
 
-def file_text(path: Path, content: Callable[[Path], bytes]) -> str:
-    """The text of a plan; ``content`` reads it."""
+def file_text(path: Path, content: Callable[[Path], bytes], kind: Kind = "plan") -> str:
+    """The text of a plan or policy; ``content`` reads it."""
     if isinstance(path, BucketPath):
-        return _text_in_bucket(path, content)
+        return _text_in_bucket(path, content, kind)
     try:
         if path.is_dir():
             raise PlanError(
-                f"'{path}' is a directory, not a plan",
-                why="a plan is a .yaml, .yml, .toml or .json file",
-                fix="the order is `surgery plan SRC PLAN` and `surgery apply SRC DST PLAN`",
+                f"'{path}' is a directory, not a {kind}",
+                why=f"a {kind} is a .yaml, .yml, .toml or .json file",
+                fix=f"the order is {_ORDERS[kind]}",
                 file=str(path),
             )
-        format_of(path)
+        format_of(path, kind)
         refuse_special(path, PlanError, file=str(path))
-        PLAN.check(path.stat().st_size, f"the plan '{path}'", PlanError)
+        PLAN.check(path.stat().st_size, f"the {kind} '{path}'", PlanError)
         return _decoded(content(path), str(path))
     except FileNotFoundError:
         parent = path.parent
@@ -50,29 +58,29 @@ def file_text(path: Path, content: Callable[[Path], bytes]) -> str:
             [f.name for f in parent.iterdir() if f.suffix in FORMATS] if parent.is_dir() else []
         )
         raise PlanError(
-            f"there is no plan '{path}'",
+            f"there is no {kind} '{path}'",
             why="" if parent.is_dir() else f"there is no directory '{parent}'",
             fix=nearest_fix(path.name, sorted(beside), otherwise="check its name"),
             file=str(path),
         ) from None
     except OSError as error:
         raise PlanError(
-            f"the plan '{path}' cannot be read", why=error.strerror or str(error), file=str(path)
+            f"the {kind} '{path}' cannot be read", why=error.strerror or str(error), file=str(path)
         ) from None
 
 
-def _text_in_bucket(path: BucketPath, content: Callable[[Path], bytes]) -> str:
-    format_of(path)
+def _text_in_bucket(path: BucketPath, content: Callable[[Path], bytes], kind: Kind) -> str:
+    format_of(path, kind)
     try:
         return _decoded(content(path), str(path))
     except FileNotFoundError:
         raise PlanError(
-            f"there is no plan '{path}'", fix="check its name", file=str(path)
+            f"there is no {kind} '{path}'", fix="check its name", file=str(path)
         ) from None
     except OSError as error:
         fix = error.fix if isinstance(error, ServiceRefusal) else ""
         raise PlanError(
-            f"the plan '{path}' cannot be read",
+            f"the {kind} '{path}' cannot be read",
             why=error.strerror or str(error),
             fix=fix,
             file=str(path),

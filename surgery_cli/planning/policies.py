@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TextIO, get_args
 
@@ -18,7 +18,7 @@ from surgery_cli.planning.fields import fields_of
 from surgery_cli.planning.placed_edits import Place, built
 from surgery_cli.planning.plan import PolicyRule
 from surgery_cli.planning.plan_files import file_text, format_of, parse, standard_input
-from surgery_cli.planning.text import PlanText, nearest_fix, shown
+from surgery_cli.planning.text import Mark, PlanText, both_places, nearest_fix, shown, text_of_value
 from surgery_cli.planning.variables import Variables
 
 OWN_KEYS: Final = ("id", "severity", "message")
@@ -55,55 +55,69 @@ def read_policy(
         directory = str(Path.cwd())
     else:
         path = path_at(address(path_or_dash))
-        text = parse(file_text(path, content), format_of(path), str(path))
+        text = parse(file_text(path, content, "policy"), format_of(path, "policy"), str(path))
         directory = str(path.parent.absolute())
-    text = as_mapping(text)
+    return _filled(text, settings, directory, is_linted=is_linted)
+
+
+def policy_of_value(value: Any, *, settings: Mapping[str, str] = {}) -> tuple[PolicyRule, ...]:
+    """The rules that a program has put together, as a file would say them; raises as ``read_policy``."""
+    return _filled(text_of_value(value), settings, str(Path.cwd()), is_linted=False)
+
+
+def _filled(
+    text: PlanText, settings: Mapping[str, str], directory: str, *, is_linted: bool
+) -> tuple[PolicyRule, ...]:
+    """The rules of a policy, its variables filled in."""
+    text = _as_mapping(text)
     variables = Variables(text, settings, is_linted=is_linted)
     filled = variables.filled()
     problems = list(variables.problems)
-    for key in filled:
-        if key not in _TOP_LEVEL:
-            known = f"keys are {', '.join(_TOP_LEVEL[:-1])}"
-            fix = nearest_fix(key, list(_TOP_LEVEL), otherwise=known)
-            problems.append(
-                text.problem((key,), f"a policy has no key `{key}`", fix=fix, field=key)
-            )
-    place = Place(text, ("rules",), directory, unfilled=variables.unfilled)
-    rules, more = read_rules(place, filled.get("rules"))
+    place = Place(text, (), directory, unfilled=variables.unfilled)
+    rules, more = _read_mapping(place, filled, _TOP_LEVEL)
     if problems or more:
-        raise PlanError.of(sorted([*problems, *more], key=lambda p: p.line or 0))
+        raise PlanError.of(sorted([*problems, *more], key=lambda p: (p.line or 0, p.column or 0)))
     return rules
 
 
-def as_mapping(text: PlanText) -> PlanText:
+def _as_mapping(text: PlanText) -> PlanText:
     """A policy as a mapping of `rules`; one that is the list alone stands for that.
 
     Raises:
         PlanError: it is neither.
     """
     if isinstance(text.value, list):
-        lines = {("rules", *at): line for at, line in text.lines.items()}
-        return msgspec.structs.replace(text, value={"rules": text.value}, lines=lines)
+        marks = {("rules", *at): mark for at, mark in text.marks.items()}
+        return msgspec.structs.replace(text, value={"rules": text.value}, marks=marks)
     if not isinstance(text.value, dict) or "rules" not in text.value:
         raise PlanError(
             "it holds no policy",
             why="a policy is a list of rules, or a mapping of `rules` and `vars`",
             fix=f"begin with {_EXAMPLE}",
-            file=text.file,
+            file=text.file or None,
         )
     return text
 
 
 def read_rules(place: Place, given: Any) -> tuple[tuple[PolicyRule, ...], list[Problem]]:
-    """The rules that stand at a ``place``, and everything that is wrong with them."""
+    """The rules that stand at a ``place`` of a plan, as a list or a policy, and all that is wrong with them."""
+    if isinstance(given, dict) and "rules" in given:
+        return _read_mapping(place, given, ("rules",))
+    return _read_list(place, given)
+
+
+def _read_list(place: Place, given: Any) -> tuple[tuple[PolicyRule, ...], list[Problem]]:
     if not isinstance(given, list):
         if place.is_unfilled:
             return (), []
         what = f"`{place.position[-1]}` must be a list of rules, not {shown(given)}"
         return (), [place.problem(what, fix=_EXAMPLE)]
+    if not given:
+        what = f"`{place.position[-1]}` holds no rule"
+        return (), [place.problem(what, why="it would hold of every checkpoint", fix=_EXAMPLE)]
     rules: list[PolicyRule] = []
     problems: list[Problem] = []
-    lines: dict[str, int | None] = {}
+    marks: dict[str, Mark | None] = {}
     for number, values in enumerate(given):
         here = place.within(number)
         rule, wrong = _read_rule(here, number + 1, values)
@@ -112,17 +126,33 @@ def read_rules(place: Place, given: Any) -> tuple[tuple[PolicyRule, ...], list[P
             continue
         rules.append(rule)
         name = rule.policy.id
-        if name in lines:
+        if name in marks:
             problems.append(
                 here.problem(
                     f"two rules are called '{name}'",
-                    why=f"on line {lines[name]} and on line {rule.origin.line}",
+                    why=both_places(marks[name], rule.origin.mark),
                     fix="give each an `id` of its own",
                     field="id",
                 )
             )
-        lines.setdefault(name, rule.origin.line)
+        marks.setdefault(name, rule.origin.mark)
     return tuple(rules), problems
+
+
+def _read_mapping(
+    place: Place, given: Mapping[str, Any], known: Sequence[str]
+) -> tuple[tuple[PolicyRule, ...], list[Problem]]:
+    """The rules of a policy that is a mapping of the ``known`` keys."""
+    rules, problems = _read_list(place.within("rules"), given["rules"])
+    keys = f"keys are {', '.join(key for key in known if key != '$schema')}"
+    for key in given:
+        if key not in known:
+            here = place.within(key)
+            fix = nearest_fix(key, list(known), otherwise=keys)
+            if key == "vars":
+                fix = "variables of a plan stand in the `vars` beside its edits"
+            problems.append(here.problem(f"a policy has no key `{key}`", fix=fix, field=key))
+    return rules, problems
 
 
 def _read_rule(place: Place, number: int, values: Any) -> tuple[PolicyRule | None, list[Problem]]:

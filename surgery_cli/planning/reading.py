@@ -30,7 +30,7 @@ from surgery_cli.planning.plan_files import file_text, format_of, parse, standar
 from surgery_cli.planning.policies import read_policy, read_rules
 from surgery_cli.planning.recorded_plans import donors_in_record, is_record, plan_in_record
 from surgery_cli.planning.sections import SECTIONS, misfit_in, read_section
-from surgery_cli.planning.text import PlanText, nearest_fix, shown
+from surgery_cli.planning.text import PlanText, nearest_fix, shown, text_of_value
 from surgery_cli.planning.variables import Variables
 from surgery_cli.tree.nested import Position
 from surgery_cli.words.tasks import recipe_for
@@ -104,7 +104,7 @@ def plan_of_value(value: Mapping[str, Any], *, settings: Mapping[str, str] = {})
     Raises:
         PlanError: it says something that a plan cannot mean; all problems at once.
     """
-    text = PlanText(value=value, file="")
+    text = text_of_value(value)
     return _filled(text, Variables(text, settings), str(Path.cwd()), operations())
 
 
@@ -178,7 +178,7 @@ class _Reader:
             given = None
         read = [self._edit(at, edit, sources) for at, edit in enumerate(given or [])]
         if self.problems:
-            raise PlanError.of(sorted(self.problems, key=lambda p: p.line or 0))
+            raise PlanError.of(sorted(self.problems, key=lambda p: (p.line or 0, p.column or 0)))
         return Plan(
             edits=tuple(edit for edit in read if edit is not None),
             sources=sources,

@@ -56,8 +56,8 @@ def plan_in_record(text: PlanText, raw: str, settings: Mapping[str, str]) -> Pla
             fix="name the `surgery.json` of a checkpoint that an edit has written",
             file=text.file,
         )
-    lines = {at[1:]: line for at, line in text.lines.items() if at[:1] == ("plan",) and at[1:]}
-    return msgspec.structs.replace(text, value=plan, lines=lines)
+    marks = {at[1:]: mark for at, mark in text.marks.items() if at[:1] == ("plan",) and at[1:]}
+    return msgspec.structs.replace(text, value=plan, marks=marks)
 
 
 def donors_in_record(record: dict[str, Any]) -> dict[str, str]:

@@ -68,8 +68,15 @@ def schema(*, kinds: Mapping[str, type[Operation]] | None = None) -> dict[str, A
 def _check() -> dict[str, Any]:
     """The rules of a policy, or the path of its file."""
     described = next(field.description for field in fields_of(Plan) if field.name == "check")
-    rules = {"type": "array", "items": {"$ref": "#/$defs/rule"}}
-    return {"description": described, "anyOf": [rules, {"type": "string", "minLength": 1}]}
+    rules = {"type": "array", "items": {"$ref": "#/$defs/rule"}, "minItems": 1}
+    policy = {
+        "type": "object",
+        "properties": {"rules": rules},
+        "required": ["rules"],
+        "additionalProperties": False,
+    }
+    file = {"type": "string", "minLength": 1}
+    return {"description": described, "anyOf": [rules, policy, file]}
 
 
 def _rule() -> dict[str, Any]:

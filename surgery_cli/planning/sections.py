@@ -54,5 +54,4 @@ def read_section(
 
 def misfit_in(text: PlanText, misfit: Misfit, position: Position) -> Problem:
     """The problem with a value that its field does not take, with file and line."""
-    place = {"file": text.file, "line": text.line((*position, *misfit.within))}
-    return msgspec.structs.replace(misfit.problem, **place)
+    return msgspec.structs.replace(misfit.problem, **text.place((*position, *misfit.within)))

@@ -9,7 +9,7 @@ from typing import Any, Final
 from surgery_cli.errors import PlanError
 from surgery_cli.inputs.limits import NESTING, PLAN_VALUES
 from surgery_cli.inputs.numbers import decimal
-from surgery_cli.planning.text import PlanText
+from surgery_cli.planning.text import Mark, PlanText
 from surgery_cli.tree.nested import Position
 from surgery_cli.tree.paths import Key
 
@@ -42,7 +42,7 @@ def parse_toml(text: str, file: str) -> PlanText:
             file=file,
             line=int(place[1]) if place else None,
         ) from None
-    return PlanText(value=value, file=file, lines=_toml_lines(text.replace("\r\n", "\n")))
+    return PlanText(value=value, file=file, marks=_toml_marks(text.replace("\r\n", "\n")))
 
 
 def _refuse_long_keys(text: str, file: str) -> None:
@@ -72,9 +72,9 @@ def _refuse_long_keys(text: str, file: str) -> None:
         )
 
 
-def _toml_lines(text: str) -> dict[Position, int]:
+def _toml_marks(text: str) -> dict[Position, Mark]:
     """Lines of tables and keys in ``text``, which is known to be valid TOML; inline values have none of their own."""
-    lines: dict[Position, int] = {}
+    marks: dict[Position, Mark] = {}
     counts: dict[Position, int] = {}
     table: Position = ()
     for offset, line in _toml_statements(text):
@@ -88,11 +88,11 @@ def _toml_lines(text: str) -> dict[Position, int]:
             table = _in_last(keys, counts)
             if found["open"] == "[[":
                 counts[table] = counts.get(table, -1) + 1
-                lines.setdefault(table, line)
+                marks.setdefault(table, Mark(line))
                 table = (*table, counts[table])
             position = table
-        lines.setdefault(position, line)
-    return lines
+        marks.setdefault(position, Mark(line))
+    return marks
 
 
 def _toml_statements(text: str) -> Iterator[tuple[int, int]]:

@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn
 from surgery_cli.errors import PlanError
 from surgery_cli.inputs.limits import NESTING, PLAN_VALUES
 from surgery_cli.inputs.numbers import FLOAT, LONGEST_NUMBER, decimal
-from surgery_cli.planning.text import PlanText, refuse_twice, shown, with_pairs_joined
+from surgery_cli.planning.text import Mark, PlanText, refuse_twice, shown, with_pairs_joined
 from surgery_cli.tree.nested import Position
 
 _INTEGER: Final = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
@@ -112,12 +112,14 @@ def _invalid(error: Any, text: str, file: str) -> PlanError:
         what = f"the line begins in column {column + 1}, which fits nothing around it"
         why = f"`{line.strip()}`: what belongs together begins in one column"
         fix = "the fields of an edit stand below the `o` of its `- op:`"
+    elif said.endswith("got '{'") and "${" in line:
+        fix = "between braces or brackets, put text that holds `${…}` in quotes"
     elif "or '}'" in said or "or ']'" in said:
         fix = "close the bracket that is open, and part its entries with commas"
     elif "expected ':'" in said:
         fix = "a field is `name: value`, with a colon and a space"
-    line_number = None if number is None else number + 1
-    return PlanError(what, why=why, fix=fix, file=file, line=line_number)
+    place = {} if mark is None else Mark(mark.line + 1, mark.column + 1)._asdict()
+    return PlanError(what, why=why, fix=fix, file=file, **place)
 
 
 class _YamlDocument:
@@ -126,7 +128,7 @@ class _YamlDocument:
     def __init__(self, events: Iterator[Any], file: str) -> None:
         self.events = events
         self.file = file
-        self.lines: dict[Position, int] = {}
+        self.marks: dict[Position, Mark] = {}
         self.anchors: dict[str, tuple[Any, int]] = {}
         self.count = 0
 
@@ -146,7 +148,7 @@ class _YamlDocument:
                 )
             if event.version not in (None, (1, 2)):
                 self.refuse(event, "the plan says that it is not YAML 1.2", fix="remove `%YAML`")
-        return PlanText(value=value, file=self.file, lines=self.lines)
+        return PlanText(value=value, file=self.file, marks=self.marks)
 
     def value(self, event: Any, position: Position) -> Any:
         kind = type(event).__name__
@@ -197,7 +199,7 @@ class _YamlDocument:
             if type(event).__name__ == "SequenceEndEvent":
                 break
             at = (*position, len(found))
-            self.lines[at] = event.start_mark.line + 1
+            self.marks[at] = _mark(event)
             found.append(self.value(event, at))
         return found
 
@@ -221,8 +223,8 @@ class _YamlDocument:
                 )
             at = (*position, key)
             if key in found:
-                refuse_twice(key, self.lines[at], event.start_mark.line + 1, self.file)
-            self.lines[at] = event.start_mark.line + 1
+                refuse_twice(key, self.marks[at], _mark(event), self.file)
+            self.marks[at] = _mark(event)
             found[key] = self.value(next(self.events), at)
         return found
 
@@ -236,7 +238,11 @@ class _YamlDocument:
             )
 
     def refuse(self, event: Any, what: str, *, fix: str) -> NoReturn:
-        raise PlanError(what, fix=fix, file=self.file, line=event.start_mark.line + 1)
+        raise PlanError(what, fix=fix, file=self.file, **_mark(event)._asdict())
+
+
+def _mark(event: Any) -> Mark:
+    return Mark(event.start_mark.line + 1, event.start_mark.column + 1)
 
 
 def yaml_of(document: Any) -> str:

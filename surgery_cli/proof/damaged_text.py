@@ -16,11 +16,18 @@ from surgery_cli.store.filesystem.small_files import read_small
 def json_object(path: Path) -> tuple[dict[str, Any] | None, str]:
     """A JSON object, or None; and what is wrong with the file, '' if it is well or not there."""
     if not filesystem.is_file(path):
-        return None, ""
+        return None, what_stands_instead(path)
     try:
         return decode_json(read_small(path), type=dict[str, Any]), ""
     except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
         return None, f"not a JSON object: {error}"
+
+
+def what_stands_instead(path: Path) -> str:
+    """What stands where a file should, and is none; '' if nothing does."""
+    if filesystem.is_folder(path):
+        return "a directory stands in its place"
+    return "a link that leads nowhere" if filesystem.is_link(path) else ""
 
 
 def resembled(name: str, known: Collection[str]) -> str | None:

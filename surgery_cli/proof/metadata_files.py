@@ -6,48 +6,17 @@ their agreement is all that can be known of these files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
 
-import msgspec
-
-from surgery_cli.errors import CheckpointError
-from surgery_cli.inputs.json_decoding import decode_json
-from surgery_cli.proof.damaged_text import json_object, resembled, resembles_any
-from surgery_cli.proof.sharding_file import sharding_faults
+from surgery_cli.proof.side_items import item_faults, root_file_fault
 from surgery_cli.proof.step_metadata_file import step_faults
+from surgery_cli.proof.tree_files import Fault, tree_faults
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import Listing
+from surgery_cli.store.locate.items import handler_kind, item_handlers
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
-from surgery_cli.store.orbax.sidecars import (
-    ARRAY_METADATAS,
-    EMPTY_TYPES,
-    METADATA,
-    TREE,
-    VALUE_TYPES,
-)
-from surgery_cli.store.orbax.tree_metadata import entry_key
-from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind
-
-Fault = tuple[str, str]
-"""A file, relative to the step, and what is wrong with it."""
-
-# orbax-checkpoint: the fields that releases up to 0.12 write, of the item and of the step.
-_ITEM_FIELDS: Final = frozenset(
-    {
-        TREE,
-        "use_ocdbt",
-        "use_zarr3",
-        "store_array_data_equal_to_fill_value",
-        "custom_metadata",
-        "value_metadata_tree",
-    }
-)
-_VALUE_TYPES: Final = EMPTY_TYPES | frozenset(VALUE_TYPES.values())
-_KEY_IMPLS: Final = frozenset({"threefry2x32", "rbg", "unsafe_rbg", "fry", "urbg"})
-_JSON_FILES: Final = ("metrics", "metadata", "data.json", "_ROOT_METADATA")
 
 
 def metadata_faults(checkpoint: Checkpoint) -> list[Fault]:
@@ -58,158 +27,41 @@ def metadata_faults(checkpoint: Checkpoint) -> list[Fault]:
         found += step_faults(place)
     for item in checkpoint.items.values():
         if isinstance(item, PytreeItem):
-            found += _below(place, item.directory, _of_item(item))
+            found += _below(place, item.directory, tree_faults(item))
     others = [*checkpoint.location.other_items.values(), *checkpoint.location.root_files]
     return list(dict.fromkeys(found + faults_beside(checkpoint, others)))
 
 
 def faults_beside(checkpoint: Checkpoint, paths: Iterable[Path]) -> list[Fault]:
     """What is wrong with items that are not opened, or with files of the root."""
-    place = checkpoint.location.step_directory or checkpoint.location.root
-    return [fault for path in paths for fault in _of_side_item(path, place)]
+    location = checkpoint.location
+    place, handlers = location.step_directory or location.root, _handlers(checkpoint)
+    found: list[Fault] = []
+    for path in paths:
+        if filesystem.is_folder(path):
+            found += _below(place, path, item_faults(path, handlers.get(path.name, "")))
+        elif fault := root_file_fault(path):
+            found += _below(place, path.parent, [(path.name, fault)])
+    return found
+
+
+def side_items(checkpoint: Checkpoint) -> list[Path]:
+    """The items that are no trees that a command could choose; an array by itself is stored like one."""
+    handlers = _handlers(checkpoint)
+    return [
+        path
+        for name, path in checkpoint.location.other_items.items()
+        if name not in checkpoint.unchosen or handler_kind(handlers.get(name)) == "other"
+    ]
+
+
+def _handlers(checkpoint: Checkpoint) -> dict[str, str]:
+    folder = checkpoint.location.folder_of_items
+    recorded = None if folder is None else item_handlers(Listing.of(folder))
+    return recorded if isinstance(recorded, dict) else {}
 
 
 def _below(place: Path, folder: Path, faults: Iterable[Fault]) -> list[Fault]:
     """Faults of the files of a folder, with their paths as they are from the step."""
     where = folder.relative_to(place) if folder.is_relative_to(place) else folder
     return [(str(where / file), why) for file, why in faults]
-
-
-def _of_item(item: PytreeItem) -> Iterator[Fault]:
-    yield from _of_tree(item)
-    yield from _of_arrays(item)
-    yield from sharding_faults(item)
-    yield from _of_array_metadatas(item)
-
-
-def _of_tree(item: PytreeItem) -> Iterator[Fault]:
-    """``_METADATA`` says each path twice, and each field under a name of its own."""
-    document, fault = json_object(item.directory / METADATA)
-    if fault:
-        yield METADATA, fault
-    if document is None:
-        return
-    for name in document:
-        if (known := resembled(name, _ITEM_FIELDS)) is not None:
-            yield METADATA, f"a field is called '{name}': '{known}', damaged"
-    tree = document.get(TREE)
-    for key, entry in tree.items() if isinstance(tree, dict) else ():
-        if isinstance(entry, dict):
-            for fault in _entry_faults(key, entry):
-                yield METADATA, fault
-
-
-def _entry_faults(key: str, entry: dict[str, Any]) -> Iterator[str]:
-    records = entry.get("key_metadata")
-    if not isinstance(records, list) or not all(isinstance(one, dict) for one in records):
-        yield f"{key} has no list of keys (`key_metadata`)"
-        return
-    keys = [record.get("key") for record in records]
-    if key != entry_key(LeafPath([str(one) for one in keys])):
-        yield f"an entry is called {key}, and its keys are {keys}"
-    value = entry.get("value_metadata")
-    if not isinstance(value, dict):
-        return
-    if (known := resembled(str(value.get("value_type")), _VALUE_TYPES)) is not None:
-        yield f"{key} is of the type '{value['value_type']}': '{known}', damaged"
-    if not isinstance(value.get("skip_deserialize"), bool):
-        yield f"{key} does not say whether it is skipped (`skip_deserialize`)"
-    for name in value:
-        known = resembled(name, {"value_type", "skip_deserialize", "write_shape"})
-        if known is not None:
-            yield f"{key} has a field '{name}': '{known}', damaged"
-
-
-def _of_arrays(item: PytreeItem) -> Iterator[Fault]:
-    """What Orbax never writes into the document of an array, and would read as something else."""
-    for path, leaf in item.leaves.items():
-        if leaf.array is None:
-            continue
-        document = leaf.array.document
-        pairs = zip(document.write_shape, document.shape, strict=True)
-        if any(write > size for write, size in pairs if size):
-            shapes = f"{list(document.shape)}, in chunks of {list(document.write_shape)}"
-            yield leaf.array.name, f"'{path}' has the shape {shapes}"
-        if leaf.spec.kind is LeafKind.KEY and document.dtype != "uint32":
-            yield leaf.array.name, f"'{path}' is a random key, and stored as {document.dtype}"
-        if b'"dtype":">' in document.raw:
-            yield leaf.array.name, f"'{path}' is stored with its bytes in the other order"
-
-
-def _of_array_metadatas(item: PytreeItem) -> Iterator[Fault]:
-    """How each array is cut, and what a typed key is; the arrays' own documents say the first again."""
-    arrays = {leaf.array.name: leaf for leaf in item.leaves.values() if leaf.array is not None}
-    for name in item.sidecars.array_metadata_files:
-        file = f"{ARRAY_METADATAS}/{name}"
-        document, fault = json_object(item.directory / file)
-        if fault:
-            yield file, fault
-        if document is None:
-            continue
-        entries = document.get("array_metadatas")
-        if not isinstance(entries, list):
-            yield file, "it has no list `array_metadatas`"
-            continue
-        for entry in entries:
-            found = entry.get("array_metadata") if isinstance(entry, dict) else None
-            if fault := _array_fault(found, arrays):
-                yield file, fault
-
-
-def _array_fault(found: Any, arrays: dict[str, Any]) -> str:
-    name = found.get("param_name") if isinstance(found, dict) else None
-    if not isinstance(name, str):
-        return "an entry names no array (`array_metadata`, `param_name`)"
-    if name not in arrays:
-        return f"an entry is called '{name}', which is no array here"
-    spec = arrays[name].spec
-    for field in ("write_shape", "chunk_shape"):
-        shape = found.get(field)
-        if not isinstance(shape, list) or len(shape) != len(spec.shape):
-            return f"'{name}' has the {field} {shape} there, and the shape {list(spec.shape)}"
-        if 0 in spec.shape and 0 not in shape:
-            return f"'{name}' has the {field} {shape} there, and no elements where it is stored"
-    chunk = found["chunk_shape"]  # what a process wrote at once may be several of them
-    if spec.chunk_shape is not None and chunk != list(spec.chunk_shape):
-        return f"'{name}' has chunks of {chunk} there, and of {list(spec.chunk_shape)} where it is stored"
-    extra = found.get("ext_metadata")
-    if any(resembled(field, {"ext_metadata"}) is not None for field in found):
-        return f"'{name}' has damaged fields: {', '.join(found)}"
-    if extra is None:
-        return ""
-    if not isinstance(extra, dict) or resembles_any(extra, {"random_key_impl"}):
-        return f"'{name}' has the `ext_metadata` {extra}"
-    known = resembled(str(extra.get("random_key_impl")), _KEY_IMPLS)
-    if known is not None:
-        return (
-            f"'{name}' is a random key of the kind '{extra['random_key_impl']}': '{known}', damaged"
-        )
-    return ""
-
-
-def _of_side_item(path: Path, place: Path) -> Iterator[Fault]:
-    """Items that are not opened, and files of the root: JSON, and trees that were not chosen or belong to a key."""
-    if not filesystem.is_folder(path):
-        yield from _of_json(path, place)
-        return
-    for prefix, entries in filesystem.below(path):
-        folder, names = path / prefix, {entry.name for entry in entries}
-        if names & {METADATA, ARRAY_METADATAS}:
-            try:
-                item = PytreeItem(folder)
-                yield from _below(place, folder, _of_item(item))
-                for leaf in item.leaves:
-                    item.open(leaf)
-            except CheckpointError as error:
-                problem = error.problems[0]
-                yield from _below(place, folder, [("", problem.why or problem.what)])
-        for name in sorted(names):
-            yield from _of_json(folder / name, place)
-
-
-def _of_json(file: Path, place: Path) -> Iterator[Fault]:
-    if file.name in _JSON_FILES and filesystem.is_file(file):
-        try:
-            decode_json(filesystem.read(file))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            yield from _below(place, file.parent, [(file.name, f"not JSON: {error}")])

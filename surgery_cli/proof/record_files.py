@@ -30,23 +30,25 @@ from surgery_cli.store.write.staging import uninterrupted
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 
 
-def check_record_target(target: Path, place: Path, *, is_own: bool) -> None:
+def check_record_target(target: Path, place: Path, *, option: str = "") -> None:
     """The record must have a place: beside the data, or at a name that is free and outside of the checkpoint.
+
+    ``option`` is the one that names ``target``; without any it is the checkpoint's own.
 
     Raises:
         DestinationError: it has none.
     """
-    if not is_own and filesystem.is_taken(target):
+    if option and filesystem.is_taken(target):
         raise DestinationError(
             f"'{target}' exists",
             why="nothing is overwritten unless that is asked for",
             fix="name another file, or remove it first",
         )
-    if not is_own and filesystem.real(target.parent).is_relative_to(filesystem.real(place)):
+    if option and filesystem.real(target.parent).is_relative_to(filesystem.real(place)):
         raise DestinationError(
             f"'{target}' lies inside the checkpoint",
             why="readers would come upon it, and it would not be sealed itself",
-            fix="name a file outside of it, or leave `--to` out",
+            fix=f"name a file outside of it, or leave `{option}` out",
         )
     if isinstance(target, BucketPath):  # folders are names, and only writing tells who may write
         return
@@ -61,7 +63,7 @@ def check_record_target(target: Path, place: Path, *, is_own: bool) -> None:
             f"'{target}' cannot be made",
             why=f"'{target.parent}' is not writable",
             fix="`--to FILE` writes the record elsewhere; `surgery verify CKPT --like-manifest FILE` uses it"
-            if is_own
+            if not option
             else "name a file in a directory that you may write to",
         )
 

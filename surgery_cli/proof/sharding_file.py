@@ -20,6 +20,8 @@ from surgery_cli.tree.specs import LeafKind
 
 _PLATFORMS: Final = frozenset({"cpu", "gpu", "cuda", "rocm", "tpu", "TFRT_CPU_", "TPU_"})
 _DEVICE: Final = re.compile(r"(cpu|gpu|cuda|rocm|tpu):\d+|TFRT_CPU_\d+|TPU_\d+\(process=\d+,.*\)")
+STILL_RESTORED: Final = "Orbax restores only into a target that says shardings"
+_SHARDED: Final = (LeafKind.ARRAY, LeafKind.KEY)
 _AXIS_TYPES: Final = frozenset({"AxisType.Auto", "AxisType.Explicit", "AxisType.Manual"})
 
 
@@ -39,6 +41,27 @@ def device_notes(checkpoint: Checkpoint) -> list[str]:
     return notes
 
 
+def lacks_shardings(item: PytreeItem) -> bool:
+    """True if ``_sharding`` is not there, and stood there: Orbax writes it before ``array_metadatas``, by default."""
+    sidecars = item.sidecars
+    if SHARDING in sidecars.found or not sidecars.array_metadata_files:
+        return False
+    return any(leaf.array and leaf.spec.kind in _SHARDED for leaf in item.leaves.values())
+
+
+def lacking_notes(checkpoint: Checkpoint) -> list[str]:
+    """What a tree without ``_sharding`` is still good for, of each that has lost it or was saved without."""
+
+    def where(name: str) -> str:
+        return f" in '{name}'" if name else ""
+
+    return [
+        f"there is no `{SHARDING}`{where(name)}: {STILL_RESTORED}"
+        for name, item in checkpoint.items.items()
+        if isinstance(item, PytreeItem) and lacks_shardings(item)
+    ]
+
+
 def _single_device(text: str) -> str:
     try:
         found = decode_json(text)
@@ -51,12 +74,12 @@ def sharding_faults(item: PytreeItem) -> Iterator[tuple[str, str]]:
     """Orbax restores with these where it is given no sharding, and fails on an entry that is lacking or unknown."""
     document, fault = json_object(item.directory / SHARDING)
     if fault:
-        yield SHARDING, fault
+        yield SHARDING, f"{fault}; {STILL_RESTORED}"
     if document is None:
         return
     judged: dict[str, str] = {}
     for path, leaf in item.leaves.items():
-        if leaf.array is None or leaf.spec.kind not in (LeafKind.ARRAY, LeafKind.KEY):
+        if leaf.array is None or leaf.spec.kind not in _SHARDED:
             continue
         text = document.get(sharding_key(stored_name(path)))
         if not isinstance(text, str):

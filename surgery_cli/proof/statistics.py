@@ -18,7 +18,8 @@ BINS = 16
 
 
 class LeafStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a leaf's values: ``mean`` to ``norm`` (Frobenius) over the finite ones, counts of zeros and of the others.
+    """Of a leaf's values: ``mean`` to ``norm`` (Frobenius) over the finite ones, counts of zeros, of the others, and of
+    NaN among these.
 
     ``histogram`` has equal bins from ``min`` to ``max``.
     """
@@ -30,6 +31,7 @@ class LeafStatistics(msgspec.Struct, frozen=True, kw_only=True):
     norm: float
     zeros: int
     non_finite: int
+    nan: int = 0
     histogram: list[int]
 
 
@@ -60,6 +62,7 @@ def _statistics(blocks: Callable[[], Iterable[Values]]) -> LeafStatistics:
             norm=0.0,
             zeros=found.zeros,
             non_finite=found.non_finite,
+            nan=found.nan,
             histogram=[],
         )
     histogram = np.zeros(BINS, np.int64)
@@ -85,6 +88,7 @@ def _statistics(blocks: Callable[[], Iterable[Values]]) -> LeafStatistics:
         norm=found.norm,
         zeros=found.zeros,
         non_finite=found.non_finite,
+        nan=found.nan,
         histogram=[int(n) for n in histogram],
     )
 

@@ -9,6 +9,8 @@ from typing import Final
 
 from surgery_cli.proof.damaged_text import json_object, resembled
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import Listing, holds_pytree
+from surgery_cli.store.locate.items import step_items
 
 # orbax-checkpoint: the fields that releases up to 0.12 write of a step.
 _STEP_TYPES: Final[dict[str, tuple[type, ...]]] = {
@@ -19,6 +21,10 @@ _STEP_TYPES: Final[dict[str, tuple[type, ...]]] = {
     "commit_timestamp_nsecs": (int,),
     "custom_metadata": (dict,),
 }
+STILL_RESTORED: Final = (
+    "Orbax restores every item for which a script gives arguments, or a target; which handler wrote each, and custom"
+    " metadata, are lost"
+)
 _MODULES: Final = ("array", "composite", "json", "proto", "pytree", "random_key", "standard")
 _CLASSES: Final = ("Array", "Composite", "Json", "Proto", "PyTree", "Standard")
 _HANDLER_WORDS: Final = frozenset(
@@ -37,7 +43,7 @@ def step_faults(place: Path) -> Iterator[tuple[str, str]]:
     file = "_CHECKPOINT_METADATA"
     document, fault = json_object(place / file)
     if fault:
-        yield file, fault
+        yield file, f"{fault}; {STILL_RESTORED}"
     if document is None:
         return
     for name, value in document.items():
@@ -49,10 +55,14 @@ def step_faults(place: Path) -> Iterator[tuple[str, str]]:
     handlers = document.get("item_handlers")
     named = handlers if isinstance(handlers, dict) else {"": handlers}
     folders = {entry.name for entry in filesystem.entries(place) if entry.is_folder}
+    listing = Listing.of(place)
+    absent = () if holds_pytree(listing) else step_items(listing).absent
     for item, handler in named.items():
         unrecorded = resembled(item, folders - named.keys())
         if item and item not in folders and unrecorded is not None:
             yield file, f"it has an item '{item}', and what is there is called '{unrecorded}'"
+        elif item in absent:
+            yield item, f"an item that is on record (`{file}`), and not there"
         if handler is not None and re.search(r"[^A-Za-z0-9_.]", str(handler)):
             yield file, f"the handler '{handler}' is no name"
         for word in str(handler).split("."):

@@ -40,6 +40,8 @@ class LeafRow(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     value: int | float | bool | str | None = None
     """Of a clock or hyperparameter, with ``--optimizer``; of scalars and strings with ``--stats``."""
     statistics: LeafStatistics | None = None
+    bad: list[str] = []
+    """What is wrong with its values, with ``--stats`` and ``--only bad``."""
     digest: str | None = None
     grid: tuple[int, ...] | None = None
     """The block shape that the digest was taken over, so that any layout can be checked against it."""
@@ -71,6 +73,10 @@ class Inspection(Document, kw_only=True, frozen=True):
     foreign_files: list[str]
     chosen: str
     """A sentence that says what was opened, and why."""
+    only: str | None = None
+    """``bad`` if all other leaves are left out, with ``--only bad``."""
+    looked_at: int | None = None
+    """How many leaves the others were left out of."""
     leaves: list[LeafRow]
     """Those that patterns name; all of them without patterns. Totals, ``parameters``, ``by_dtype`` are theirs."""
     all_leaves: int

@@ -37,6 +37,8 @@ class Rescued(Document, kw_only=True, frozen=True):
     destination: str | None = None
     structure: str
     """Where the names of the leaves come from."""
+    structure_lacks: list[str] = []
+    """What of the trees that does not say: what stands in the result there, nobody knows."""
     leaves: list[SavedRow]
     whole: int
     partly: int

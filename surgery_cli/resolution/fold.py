@@ -15,6 +15,7 @@ from surgery_cli.optimizer.follow.clocks import refuse_half_resets
 from surgery_cli.optimizer.follow.hyperparameters import refuse_out_of_range, refuse_overwritten
 from surgery_cli.optimizer.follow.memories import memory_notes
 from surgery_cli.optimizer.follow.stated_kinds import stated_kind_notes
+from surgery_cli.resolution.array_kinds import as_format_tells
 from surgery_cli.resolution.inverse import Inverse
 from surgery_cli.resolution.names import refuse_unstorable
 from surgery_cli.resolution.stage import Stage
@@ -73,7 +74,7 @@ def resolve(
     for index, edit in enumerate(plan.edits):
         draft = stage.edited_as_named(draft, edit, index, gathering)
     gathering.raise_if_any()
-    draft = stage.arrivals.told_apart(draft, surveyed)
+    draft = as_format_tells(stage.arrivals.told_apart(draft, surveyed))
     refuse_unstorable(draft, () if plan.output is not None else draft.items.first_keys)
     refuse_half_resets(draft)
     refuse_out_of_range(draft, known.hyperparams, stage.number)

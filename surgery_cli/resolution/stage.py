@@ -57,7 +57,7 @@ def _placed(rule: PolicyRule, draft: Draft, stage: Stage) -> list[Check]:
             check,
             policy=rule.policy,
             file=origin.file,
-            line=origin.lines.get(check.rule.name, origin.line),
+            line=origin.line(check.rule.name),
             breaches=tuple(origin.located(each) for each in breaches or check.breaches),
         )
         for check in checks
@@ -290,9 +290,7 @@ class Stage:
             return draft
         origin = self._plan.origins[index]
         new = (
-            msgspec.structs.replace(
-                check, file=origin.file, line=origin.lines.get(check.rule.name, origin.line)
-            )
+            msgspec.structs.replace(check, file=origin.file, line=origin.line(check.rule.name))
             for check in draft.checks[known:]
         )
         return draft.replaced(checks=(*draft.checks[:known], *new))

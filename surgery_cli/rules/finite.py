@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
@@ -13,6 +14,16 @@ from surgery_cli.rules.contract import Named, Rule, refuse_false
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.quantities import counted
+
+
+def may_be_infinite(
+    path: LeafPath,
+    shape: tuple[int, ...],
+    slots: Container[LeafPath],
+    states: Iterable[LeafPath],
+) -> bool:
+    """True for a number that a state of the optimizer keeps beside its slots: a best loss is infinite at first."""
+    return not shape and path not in slots and any(map(path.is_below, states))
 
 
 class Finite(Rule, frozen=True):
@@ -38,10 +49,9 @@ class Finite(Rule, frozen=True):
         return not is_numeric(output.spec)
 
     def of_leaf(self, path: LeafPath, named: Named) -> Finite:
-        spec = named.draft.leaves[path].spec
-        is_beside = path not in named.draft.slots and not spec.shape
-        states = named.states if is_beside else ()
-        return Finite(finite=True, allow="inf") if any(map(path.is_below, states)) else self
+        shape = named.draft.leaves[path].spec.shape
+        is_fine = may_be_infinite(path, shape, named.draft.slots, named.states)
+        return Finite(finite=True, allow="inf") if is_fine else self
 
     def judge(self, seen: NonFinite, spec: LeafSpec) -> Judged:
         bad = seen.nan + (seen.infinite if self.allow != "inf" else 0)

@@ -6,7 +6,7 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,17 @@ from surgery_cli.salvage.structure import Origin, Structure
 from surgery_cli.salvage.values import Values
 from surgery_cli.salvage.writing import KeptLeaf
 from surgery_cli.store import filesystem
-from surgery_cli.store.files.msgpack_writing import Stored, write_msgpack
+from surgery_cli.store.files.msgpack_tree import MsgpackFile
+from surgery_cli.store.files.msgpack_writing import Stored, in_kind, write_msgpack
 from surgery_cli.store.files.safetensors import CODES
 from surgery_cli.store.filesystem.listing import starts_as_msgpack
 from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.locate.file_formats import FileFormat
+from surgery_cli.store.open.file_item import FileItem
 from surgery_cli.store.orbax.arrays import Window
 from surgery_cli.store.orbax.sidecars import Entry
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind
+from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 _SUFFIXES = {".safetensors": FileFormat.SAFETENSORS, ".npz": FileFormat.NPZ}
 
@@ -39,17 +41,28 @@ def format_of_broken(path: Path) -> FileFormat | None:
 
 
 class BrokenFile:
-    """Everything of a tree that can be found in a file. Nothing is written there."""
+    """Everything of a tree that can be found in a file. Nothing is written there.
 
-    def __init__(self, path: Path, form: FileFormat) -> None:
+    ``other`` is a whole one of the same format, which names what the file does not.
+    """
+
+    def __init__(self, path: Path, form: FileFormat, other: FileItem | None = None) -> None:
         self.directory = path
         self.form = form
+        self.other = other
         self.odd_types: dict[LeafPath, str] = {}
         self.values = Values()
 
     @cached_property
     def found(self) -> FileLeaves:
-        return file_leaves(self.directory, self.form)
+        own = file_leaves(self.directory, self.form)
+        if self.other is None or own.are_all_named:
+            return own
+        lost = FileLeaf(None, None, "it stands behind the break")
+        named = {path: own.leaves.get(path, lost) for path in self.other.tree}
+        nodes = self.other.tree.nodes  # the break may be in the name, or the head, of one
+        rest = {p: one for p, one in own.leaves.items() if p not in named and p not in nodes}
+        return own._replace(leaves=named | rest)
 
     @property
     def stored_bytes(self) -> int:
@@ -62,6 +75,8 @@ class BrokenFile:
         """The leaves that the file names itself."""
         faults = {self.directory.name: self.found.fault} if self.found.fault else {}
         origin: Origin = "metadata" if self.found.are_all_named else "the file before its break"
+        if self.other is not None and not self.found.are_all_named:
+            origin = "another checkpoint"
         entries: dict[LeafPath, Entry] = {path: {} for path in self.found.leaves}
         return Structure(entries, origin, frozenset(), {}, faults)
 
@@ -117,22 +132,48 @@ class BrokenFile:
         Raises:
             WriteError: the disk does not take it.
         """
-        paths = [one.leaf.path for one in kept]
+        reads = {one.leaf.path: self._read_of(one) for one in kept}
         with write_errors(target.name):
             if self.found.source is not None:
-                write_msgpack(self.found.source, target, {path: Stored(path) for path in paths})
+                self._write_msgpack(reads, self.found.source, target)
                 return
             with filesystem.create(target) as stream:
                 if self.form is FileFormat.SAFETENSORS:
-                    self._write_safetensors(paths, stream)
+                    self._write_safetensors(reads, stream)
                 else:
-                    self._write_npz(paths, stream)
+                    self._write_npz(reads, stream)
 
-    def _write_safetensors(self, paths: list[LeafPath], stream: Any) -> None:
+    def _read_of(self, kept: KeptLeaf) -> Callable[[], Any] | None:
+        """What reads the values of a leaf of the result; None for what stands in the other file."""
+        if kept.filled is not None:
+            return None
+        read = self.found.leaves[kept.leaf.path].read
+        assert read is not None
+        return partial(read, None)
+
+    def _write_msgpack(
+        self, reads: Mapping[LeafPath, Callable[[], Any] | None], own: MsgpackFile, target: Path
+    ) -> None:
+        """Everything as it stands in one of the two files, byte by byte; the other's is packed anew."""
+        if self.other is None or None not in reads.values():
+            write_msgpack(own, target, {path: Stored(path) for path in reads})
+            return
+        leaves: dict[LeafPath, Any] = {}
+        for path, read in reads.items():
+            packed = own.scan.leaves.get(path)
+            leaves[path] = (
+                Stored(path)
+                if read is None or packed is None
+                else partial(_packed, read, packed.spec, packed.code)
+            )
+        write_msgpack(self.other.content, target, leaves)
+
+    def _write_safetensors(
+        self, reads: Mapping[LeafPath, Callable[[], Any] | None], stream: Any
+    ) -> None:
         header, at = {}, 0
-        for path in paths:
-            spec = self.found.leaves[path].spec
-            assert spec is not None
+        for path in reads:
+            spec = self._spec(path)
             ends = [at, at + spec.bytes]
             header[str(path[0])] = {
                 "dtype": CODES[spec.dtype],
@@ -143,22 +184,34 @@ class BrokenFile:
         raw = json.dumps(header).encode()
         raw += b" " * (-len(raw) % 8)
         stream.write(len(raw).to_bytes(8, "little") + raw)
-        for path in paths:
-            stream.write(_bytes(self._values(path)))
+        for path, read in reads.items():
+            stream.write(_bytes(self._values(path, read)))
 
-    def _write_npz(self, paths: list[LeafPath], stream: Any) -> None:
+    def _write_npz(self, reads: Mapping[LeafPath, Callable[[], Any] | None], stream: Any) -> None:
         from numpy.lib import format as npy
 
         with zipfile.ZipFile(stream, "w") as archive:
-            for path in paths:
+            for path, read in reads.items():
                 raw = io.BytesIO()
-                npy.write_array(raw, self._values(path), allow_pickle=False)
+                npy.write_array(raw, self._values(path, read), allow_pickle=False)
                 archive.writestr(f"{path[0]}.npy", raw.getvalue())
 
-    def _values(self, path: LeafPath) -> Any:
-        read = self.found.leaves[path].read
-        assert read is not None
-        return read(None)
+    def _spec(self, path: LeafPath) -> LeafSpec:
+        spec = self.found.leaves[path].spec
+        if spec is None:
+            assert self.other is not None
+            return self.other.tree[path]
+        return spec
+
+    def _values(self, path: LeafPath, read: Callable[[], Any] | None) -> Any:
+        if read is not None:
+            return read()
+        assert self.other is not None
+        return self.other.read(path)
+
+
+def _packed(read: Callable[[], Any], spec: LeafSpec, code: int | None) -> Any:
+    return in_kind(read(), spec, code)
 
 
 def _bytes(values: Any) -> bytes:

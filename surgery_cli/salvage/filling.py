@@ -12,11 +12,13 @@ from surgery_cli.compute.numpy_dtypes import numpy_dtype
 from surgery_cli.engine.digests import digest_reading, leaf_digest
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.proof.records import checked
+from surgery_cli.salvage.file import BrokenFile
 from surgery_cli.salvage.item import BrokenItem, spec_of
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.survey import Survey
 from surgery_cli.salvage.writing import KeptLeaf
 from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.open.file_item import FileItem
 from surgery_cli.store.orbax.arrays import ArrayStore, Window, read_array
 from surgery_cli.store.orbax.new_documents import encoded, grid_within, new_document
 from surgery_cli.store.orbax.stored_values import StoredValue
@@ -75,6 +77,27 @@ class OfScript(msgspec.Struct, frozen=True):
         return self.values[window]
 
 
+class OfFile(msgspec.Struct, frozen=True):
+    """A leaf of another file, as it stands there."""
+
+    item: FileItem
+    path: LeafPath
+
+    @property
+    def is_whole(self) -> bool:
+        return True
+
+    @property
+    def blocks(self) -> Sequence[Window]:
+        return ()
+
+    def stored(self, zarr: int) -> Mapping[str, StoredValue]:
+        return {}
+
+    def read(self, window: Window) -> Any:
+        return self.item.read(self.path, window)
+
+
 def fills_of(
     survey: Survey, other: Checkpoint, fill_by: FillBy, memory_bytes: int
 ) -> dict[LeafPath, Fill]:
@@ -86,9 +109,15 @@ def fills_of(
     """
     source = checked(other)
 
-    def fill(path: LeafPath, leaf: SavedLeaf, item: BrokenItem) -> Fill:
-        kept = _of_another(path, leaf, other, item.zarr, fill_by)
+    def fill(path: LeafPath, leaf: SavedLeaf, item: BrokenItem | BrokenFile) -> Fill:
+        kept = (
+            _of_another(path, leaf, other, item.zarr, fill_by)
+            if isinstance(item, BrokenItem)
+            else _of_file(path, leaf, other)
+        )
         spec = other.tree[path]
+        if not spec.has_array:
+            return Fill(kept, other.address)
         digest = leaf_digest(source, path, spec, digest_reading(spec, memory_bytes))
         if kept.filled is not None and kept.filled.is_whole:
             kept = kept._replace(leaf=msgspec.structs.replace(leaf, digest=digest))
@@ -106,7 +135,8 @@ def fills_of_script(
         PlanError: it gives no such leaf, or one of another shape or dtype; all of them at once.
     """
 
-    def fill(path: LeafPath, leaf: SavedLeaf, item: BrokenItem) -> Fill:
+    def fill(path: LeafPath, leaf: SavedLeaf, item: BrokenItem | BrokenFile) -> Fill:
+        assert isinstance(item, BrokenItem)  # of a file, no function is asked for
         if path not in values:
             raise PlanError(
                 f"'{name}' returns no '{path}'",
@@ -119,7 +149,7 @@ def fills_of_script(
 
 
 def _fills(
-    survey: Survey, fill: Callable[[LeafPath, SavedLeaf, BrokenItem], Fill]
+    survey: Survey, fill: Callable[[LeafPath, SavedLeaf, BrokenItem | BrokenFile], Fill]
 ) -> dict[LeafPath, Fill]:
     found: dict[LeafPath, Fill] = {}
     gathering = Gathering()
@@ -127,23 +157,36 @@ def _fills(
         for inner, leaf in leaves.items():
             if leaf.state != "whole":
                 path = survey.path(name, inner)
-                item = survey.items[name]
-                assert isinstance(item, BrokenItem)
                 with gathering.catching(path=str(path)):
-                    found[path] = fill(path, leaf, item)
+                    found[path] = fill(path, leaf, survey.items[name])
     gathering.raise_if_any()
     return found
+
+
+def _of_file(path: LeafPath, leaf: SavedLeaf, other: Checkpoint) -> KeptLeaf:
+    if path not in other.tree:
+        raise _has_none(path, other)
+    item, inner = other.item_of(path)
+    assert isinstance(item, FileItem)
+    spec = other.tree[path]
+    _refuse_another_type(path, leaf, spec, other.location.argument)
+    value = other.read(path) if spec.kind is LeafKind.STRING else leaf.value
+    return KeptLeaf(msgspec.structs.replace(leaf, value=value), OfFile(item, inner))
+
+
+def _has_none(path: LeafPath, other: Checkpoint) -> PlanError:
+    return PlanError(
+        f"'{other.location.argument}' has no '{path}'",
+        why="it is to fill what is lost of it",
+        fix="name an older step of the same run",
+    )
 
 
 def _of_another(
     path: LeafPath, leaf: SavedLeaf, other: Checkpoint, zarr: int, fill_by: FillBy
 ) -> KeptLeaf:
     if path not in other.tree:
-        raise PlanError(
-            f"'{other.location.argument}' has no '{path}'",
-            why="it is to fill what is lost of it",
-            fix="name an older step of the same run",
-        )
+        raise _has_none(path, other)
     stored, spec = other.array_of(path), other.tree[path]
     if spec.kind is LeafKind.STRING:
         return KeptLeaf(msgspec.structs.replace(leaf, value=other.read(path)))
@@ -190,7 +233,7 @@ def _refuse_another_type(path: LeafPath, leaf: SavedLeaf, spec: LeafSpec, where:
     Raises:
         PlanError: so.
     """
-    own = None if leaf.array is None else spec_of(leaf.array, LeafKind.ARRAY)
+    own = leaf.spec if leaf.array is None else spec_of(leaf.array, LeafKind.ARRAY)
     if own is not None and (own.shape, own.dtype) != (spec.shape, spec.dtype):
         raise PlanError(
             f"'{path}' of '{where}' does not fit",

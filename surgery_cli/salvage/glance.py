@@ -26,11 +26,16 @@ _SCANNED_BYTES: Final = 1 << 30
 
 
 class Glance(NamedTuple):
-    """Of so many leaves, how many have all their chunks; with ``is_least``, there may be more."""
+    """Of so many leaves, how many have all their chunks; with ``is_least``, there may be more.
+
+    Without ``has_structure``, names of arrays alone tell what some tree was. ``lost`` are items that cannot be had.
+    """
 
     whole: int
     leaves: int
     is_least: bool
+    has_structure: bool
+    lost: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         least = "at least " if self.is_least else ""
@@ -86,6 +91,7 @@ def _glance(path: Path) -> Glance:
     size = sum(filesystem.size(file) for file in filesystem.files_below(place.root))
     scans = size <= _SCANNED_BYTES
     whole = count = 0
+    has_structure = True
     for folder in place.items.values():
         if filesystem.is_file(folder):
             form = format_of_broken(folder)
@@ -94,6 +100,7 @@ def _glance(path: Path) -> Glance:
             count += len(leaves)
             continue
         item = BrokenItem(folder, scans=scans)
+        has_structure &= item.structure.is_known
         for leaf, entry in item.structure.entries.items():
             array = item.arrays.get(stored_name(leaf))
             is_there = entry["value_type"] in EMPTY_TYPES or (
@@ -101,4 +108,6 @@ def _glance(path: Path) -> Glance:
             )
             whole += is_there
             count += 1
-    return Glance(whole, count, is_least=not scans)
+    return Glance(
+        whole, count, is_least=not scans, has_structure=has_structure, lost=tuple(place.lost)
+    )

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.proof.side_items import fault_text, item_faults
 from surgery_cli.salvage.file import format_of_broken
 from surgery_cli.salvage.item import is_item
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import is_leftover, step_name, unfinished_name
 from surgery_cli.store.filesystem.small_files import read_small
-from surgery_cli.store.locate.items import STEP_METADATA, step_metadata
+from surgery_cli.store.locate.items import (
+    STEP_METADATA,
+    STEP_SIDECARS,
+    handler_kind,
+    step_metadata,
+)
 from surgery_cli.words.lists import quoted
 
 
 def is_understood(file: Path) -> bool:
-    """True unless it is a file about the step that breaks off: readers are better off without it."""
+    """True unless it is a file about the step that breaks off, or leads nowhere: readers are better off without it."""
+    if not filesystem.exists(file):
+        return False
     if file.name != STEP_METADATA or not filesystem.is_file(file):
         return True
     try:
@@ -32,13 +41,19 @@ class BrokenPlace(msgspec.Struct, frozen=True):
     """Where the trees of a broken checkpoint are, by the names of their items; '' for one without.
 
     ``others`` stand beside the trees: metrics, and files about the step. ``lost`` are items of which nothing is left,
-    and why that is known.
+    or no tree and not what its handler asks for, and why that is known. ``no_trees`` are on record as such.
     """
 
     root: Path
     items: dict[str, Path]
     others: list[Path] = []
+    no_trees: frozenset[str] = frozenset()
     lost: dict[str, str] = {}
+
+    @property
+    def has_several_trees(self) -> bool:
+        """True if a step has, or had, several: paths of leaves begin with the item's name then."""
+        return len(self.items) + len(self.lost.keys() - self.no_trees) > 1
 
 
 def find_broken(path: Path) -> BrokenPlace:
@@ -65,12 +80,14 @@ def find_broken(path: Path) -> BrokenPlace:
     if is_item(root):
         own = [root / name for name in _STEP_FILES if filesystem.is_file(root / name)]
         return BrokenPlace(root, {"": root}, own)
-    trees = [folder for folder in _folders(root) if is_item(folder)]
+    sides = _no_trees(_handlers(root))
+    trees = [folder for folder in _folders(root) if folder.name not in sides and is_item(folder)]
     if len([folder for folder in trees if filesystem.is_file(folder / STEP_METADATA)]) > 1:
         raise _several(path, trees)
     if trees:
         return _step(root, {unfinished_name(tree.name) or tree.name: tree for tree in trees})
-    steps = [folder for folder in _folders(root) if any(map(is_item, _folders(folder)))]
+    around = [folder for folder in _folders(root) if folder.name not in sides]
+    steps = [folder for folder in around if any(map(is_item, _folders(folder)))]
     if len(steps) == 1:
         return find_broken(steps[0])
     if steps:
@@ -106,9 +123,10 @@ def _step_of(path: Path) -> Path | None:
 def _step(root: Path, items: dict[str, Path]) -> BrokenPlace:
     """A step with these trees; what else stands in it, or should."""
     others, lost = [], {}
+    handlers = _handlers(root)
     for name in filesystem.names(root):
         place = root / name
-        if place in items.values():
+        if place in items.values() or (name in STEP_SIDECARS and filesystem.is_folder(place)):
             continue
         if not filesystem.is_folder(place):
             others.append(place)
@@ -120,15 +138,28 @@ def _step(root: Path, items: dict[str, Path]) -> BrokenPlace:
         elif not files or empty:
             what = f"'{Path(empty[0]).name}' is" if empty else "its folder is"
             lost[name] = f"{what} empty"
+        elif name in handlers and (faults := list(item_faults(place, handlers[name]))):
+            lost[name] = fault_text(*faults[0])
         else:
             others.append(place)
     there = {*items, *lost, *(other.name for other in others)}
-    recorded, _ = step_metadata(root) if filesystem.is_file(root / STEP_METADATA) else ({}, "")
-    handlers = (recorded or {}).get("item_handlers")
-    for name in handlers if isinstance(handlers, dict) else ():
+    for name in handlers:
         if name not in there:
             lost[name] = "it is on record, and nothing of it is there"
-    return BrokenPlace(root, items, others, lost)
+    return BrokenPlace(root, items, others, _no_trees(handlers), lost)
+
+
+def _handlers(step: Path) -> dict[str, str]:
+    """Which handler wrote each item, as far as that is on record and understood."""
+    if not filesystem.is_file(step / STEP_METADATA):
+        return {}
+    handlers = step_metadata(step)[0].get("item_handlers")
+    found = handlers if isinstance(handlers, dict) else {}
+    return {str(name): str(handler) for name, handler in found.items()}
+
+
+def _no_trees(handlers: Mapping[str, str]) -> frozenset[str]:
+    return frozenset(name for name, one in handlers.items() if handler_kind(one) == "other")
 
 
 _STEP_FILES = (STEP_METADATA, "orbax.checkpoint")

@@ -39,6 +39,12 @@ Origin = Literal[
 ]
 
 
+_KNOWING: Final = frozenset(
+    {"metadata", "another checkpoint", "a script's function", "the file before its break"}
+)
+"""Whence nesting is known, as well as names."""
+
+
 class Likeness(msgspec.Struct, frozen=True):
     """The leaves of something else, whose structure stands for what is not known of an item.
 
@@ -68,6 +74,12 @@ class Structure(msgspec.Struct, frozen=True):
     """``_METADATA`` but for its tree, where that can be read."""
     faults: dict[str, str]
     """Files that are not understood, and why."""
+
+    @property
+    def is_known(self) -> bool:
+        """True if all that the tree was is known, empty nodes and types of containers among it."""
+        is_damaged = self.origin == "metadata" and METADATA in self.faults
+        return self.origin in _KNOWING and not is_damaged
 
 
 def structure_of(item: Path) -> Structure:

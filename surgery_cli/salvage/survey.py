@@ -19,6 +19,7 @@ from surgery_cli.salvage.likeness import Alike
 from surgery_cli.salvage.place import BrokenPlace
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.small_files import read_small
+from surgery_cli.store.open.file_item import FileItem
 from surgery_cli.store.orbax.sidecars import is_sidecar
 from surgery_cli.store.write.step import RECORD
 from surgery_cli.tree.paths import LeafPath
@@ -37,12 +38,17 @@ class Survey(msgspec.Struct, frozen=True):
 
     def path(self, item: str, inner: LeafPath) -> LeafPath:
         """A leaf's path in the whole tree: if the step has, or had, several items, from the item's name on."""
-        several = len(self.place.items) + len(self.place.lost) > 1
-        return LeafPath((item, *inner)) if several else inner
+        return LeafPath((item, *inner)) if self.place.has_several_trees else inner
 
 
-def survey(place: BrokenPlace, like: Alike, memory_bytes: int, listener: Listener | None) -> Survey:
-    """Read every byte of what is left; ``like`` gives the structure where the metadata is lost."""
+def survey(
+    place: BrokenPlace,
+    like: Alike,
+    memory_bytes: int,
+    listener: Listener | None,
+    other: FileItem | None = None,
+) -> Survey:
+    """Read every byte of what is left; ``like`` gives the structure where the metadata is lost, ``other`` of a file."""
     items: dict[str, BrokenItem | BrokenFile] = {}
     leaves: dict[str, dict[LeafPath, SavedLeaf]] = {}
     record, fault = _record_of(place)
@@ -52,7 +58,7 @@ def survey(place: BrokenPlace, like: Alike, memory_bytes: int, listener: Listene
         item = items[name] = (
             BrokenItem(folder, like(name), distrusted=distrusted)
             if form is None
-            else BrokenFile(folder, form)
+            else BrokenFile(folder, form, other)
         )
         meter = Meter(listener, "reading", item.stored_bytes)
         known = {} if record is None else _recorded(record, name, item.structure.entries)

@@ -24,6 +24,7 @@ from surgery_cli.store.orbax.sidecars import (
     TREE,
     VALUE_TYPES,
     Entry,
+    is_process_file,
     sharding_key,
 )
 from surgery_cli.store.orbax.stored_values import StoredValue, pieces, whole
@@ -180,7 +181,8 @@ def _write_sidecars(item: BrokenItem, leaves: list[KeptLeaf], target: Path) -> N
     raw = filesystem.read(item.directory / METADATA) if is_as_it_was else None
     filesystem.write(target / METADATA, raw or _metadata(item, entries))
     for folder, files in ((item.directory, (SHARDING,)), (item.directory / ARRAY_METADATAS, ())):
-        for name in files or [entry.name for entry in filesystem.entries_if_any(folder)]:
+        standing = [entry.name for entry in filesystem.entries_if_any(folder)]
+        for name in files or [one for one in standing if is_process_file(one)]:
             place = name if files else f"{ARRAY_METADATAS}/{name}"
             is_sound = place not in item.distrusted
             document = _of_these(folder / name, names) if is_sound else None

@@ -36,6 +36,13 @@ class WritingOptions(AbovePlan, frozen=True, kw_only=True):
             "N",
         ),
     ] = None
+    metrics: Annotated[
+        Literal["auto", "keep", "drop"],
+        setting(
+            "Whether the step's metrics come along; `auto`: not into a new step of the same run whose values changed.",
+            Group.WRITE,
+        ),
+    ] = "auto"
     resume: Annotated[
         bool,
         setting(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -10,7 +10,7 @@ from msgspec import Meta
 from surgery_cli.inputs.addresses import local_object
 from surgery_cli.operations.base import OptimizerPolicy
 from surgery_cli.settings.declaration import Group, setting
-from surgery_cli.settings.values import kinds_of, memory_of, variables_of
+from surgery_cli.settings.values import LEAST_MEMORY, kinds_of, memory_of, variables_of
 
 Step = Annotated[
     int | None,
@@ -38,7 +38,7 @@ LikeInit = Annotated[
     ),
 ]
 Memory = Annotated[
-    int,
+    Annotated[int, Meta(ge=LEAST_MEMORY)],
     setting(
         "Bytes of tensors in memory at once, at most.",
         Group.MEMORY,
@@ -82,7 +82,7 @@ class AbovePlan(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = None
     optimizer_kind: Annotated[
-        str | dict[str, Any] | None,
+        str | dict[str, str] | None,
         setting(
             "The optax factory that made the optimizer state, e.g. adamw, or its call, e.g. 'adamw(1e-3, b2=0.95)';"
             " AT=KIND for one node (in a plan a mapping).",

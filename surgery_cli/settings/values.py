@@ -30,13 +30,13 @@ def tolerance_of(text: str | float) -> float:
     return number
 
 
-_LEAST_MEMORY: Final = 1 << 20
+LEAST_MEMORY: Final = 1 << 20
 
 
 def memory_of(text: str) -> int:
     """What `--memory` allows, in bytes. Raises as `bytes_of`, and for `10`, which are ten bytes."""
     size = bytes_of(text, "`--memory 4GiB`", "memory")
-    if size < _LEAST_MEMORY:
+    if size < LEAST_MEMORY:
         number = text.strip().rstrip("bB ")
         unit = f"`--memory {number}GiB` or " if number.isdigit() else ""
         raise PlanError(

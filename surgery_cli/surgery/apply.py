@@ -31,6 +31,7 @@ from surgery_cli.store.write.resumable_bucket_staging import ResumableBucketStag
 from surgery_cli.store.write.resumable_staging import ResumableStaging
 from surgery_cli.store.write.staging import Staging
 from surgery_cli.surgery.expected_draft import check_expected
+from surgery_cli.surgery.expected_reads import expect_reads
 from surgery_cli.surgery.exporting import check_called
 from surgery_cli.surgery.gate import OpenGate, check_probe
 from surgery_cli.surgery.many_hosts import Company, be_patient, ending_others_first, refuse_alone
@@ -49,6 +50,7 @@ from surgery_cli.surgery.source_and_destination import (
 )
 from surgery_cli.surgery.space import check_space
 from surgery_cli.surgery.staged_result import write
+from surgery_cli.surgery.step_metrics import with_metrics_or_not
 from surgery_cli.words.notes import Consequence, Remark
 from surgery_cli.words.quantities import byte_text
 
@@ -91,6 +93,7 @@ def apply(
         run = replace(run, company=Company.met(membership, run.prepared, target))
     check_sealed_files(run.prepared.checkpoint)
     try:
+        expect_reads(run.prepared)  # while the destination is seen to
         with _staging(target, run) as staging, ending_others_first(run.company):
             report = write(run, staging, listener)
             staging.commit()
@@ -208,6 +211,7 @@ def _ready(
         resumed = resumption_of(target, prepared, options)
         check_target(target, prepared, force=options.force, built=resumed.built)
         check_new_step(target, prepared)
+    prepared = with_metrics_or_not(target, prepared, options)
     with reading(source):
         estimate = costs(prepared, options, target, before)
         there = resumed.left.bytes if isinstance(resumed.left, Leftover) else 0

@@ -69,5 +69,5 @@ def _verdict(
         least=min(measured, default=None) if is_one else None,
         most=max(measured, default=None) if is_one else None,
         file=rule.origin.file,
-        line=rule.origin.line,
+        line=rule.origin.line(),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from surgery_cli import reports
@@ -14,6 +14,7 @@ from surgery_cli.matching.fused import Fusion
 from surgery_cli.matching.gaps import OTHER_VALUES, Open, open_between, open_values
 from surgery_cli.matching.pairing import Pairing, paired
 from surgery_cli.matching.pairs import Certainty, Pair
+from surgery_cli.matching.resized import resizings
 from surgery_cli.matching.trial import paired_by_values
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.optimizer.detect.survey import survey
@@ -114,7 +115,7 @@ def derive(
         notes += _untold(found.pairs)
     left = open_between(made, wanted.tree)
     return _report(
-        checkpoint, wanted, found, steps, left, said, read.read_bytes if read else 0, notes
+        checkpoint, here, wanted, found, steps, left, said, read.read_bytes if read else 0, notes
     )
 
 
@@ -165,6 +166,7 @@ def _made(checkpoint: Checkpoint, steps: Sequence[Step]) -> tuple[TreeSpec, list
 
 def _report(
     checkpoint: Checkpoint,
+    here: Mapping[LeafPath, LeafSpec],
     wanted: _Wanted,
     found: Pairing,
     steps: Sequence[Step],
@@ -179,7 +181,9 @@ def _report(
     shown += [one for one, _ in fused]
     rows = {id(pair): n for n, pair in enumerate(shown)}
     left = [*left, *(open_values(pair.new, pair.why[-1]) for pair in found.pairs if pair.is_other)]
-    gaps = [_gap(one, wanted.tree, found) for one in left]
+    placed = {path for pair in every for path in pair.old.members}
+    unpaired = {path: spec for path, spec in here.items() if path not in placed}
+    gaps = [_gap(one, wanted.tree, found, unpaired) for one in left]
     edits: list[dict[str, Any]] = [step.edit for step in steps] + [one.edit for one in left]
     numbers = [[rows[id(p)] for p in step.pairs if id(p) in rows] for step in steps]
     return reports.Derivation(
@@ -251,7 +255,9 @@ def _fused_row(one: Fusion, *, is_split: bool) -> reports.PairRow:
     )
 
 
-def _gap(one: Open, wanted: TreeSpec, found: Pairing) -> reports.Gap:
+def _gap(
+    one: Open, wanted: TreeSpec, found: Pairing, unpaired: Mapping[LeafPath, LeafSpec]
+) -> reports.Gap:
     ours = set(one.leaves)
     advice = _advice(one)
     perhaps = [
@@ -259,6 +265,8 @@ def _gap(one: Open, wanted: TreeSpec, found: Pairing) -> reports.Gap:
         for pair in found.guesses
         if ours.intersection(pair.new.members if one.side == "b" else pair.old.members)
     ]
+    if one.side == "b" and len(ours) == 1 and not perhaps:
+        perhaps = resizings(one.leaves[0], wanted, unpaired)
     return reports.Gap(
         path=one.text,
         side=one.side,

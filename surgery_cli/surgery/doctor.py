@@ -57,7 +57,7 @@ def doctor(
     rows = [_row(one, real) for one in found]
     if read_data:
         rows = [
-            _read(row, one.place.path, memory_bytes, listener, say)
+            _read(row, one, memory_bytes, listener, say)
             for row, one in zip(rows, found, strict=True)
         ]
     rows = _with_older_steps(real, rows, found)
@@ -95,12 +95,13 @@ def _row(found: Condition, root: Path) -> reports.ExaminedPlace:
 
 def _read(
     row: reports.ExaminedPlace,
-    path: Path,
+    found: Condition,
     memory_bytes: int,
     listener: Listener | None,
     say: Say,
 ) -> reports.ExaminedPlace:
     """The row after every leaf was read."""
+    path = found.place.path
     if row.state == State.WHOLE:
         return _verified(row, path, memory_bytes, listener, say)
     if row.whole_leaves and not isinstance(path, BucketPath):
@@ -109,9 +110,9 @@ def _read(
         except SurgeryError:
             return row
         todo = row.todo if left.whole else NOTHING_WHOLE
-        return replace(
-            row, leaves=len(left.leaves), whole_leaves=left.whole, at_least=False, todo=todo
-        )
+        lost = 0 if found.left is None else len(found.left.lost)  # items, each with a row
+        leaves = len(left.leaves) - lost
+        return replace(row, leaves=leaves, whole_leaves=left.whole, at_least=False, todo=todo)
     return row
 
 
@@ -153,12 +154,15 @@ def _with_older_steps(
         if row.state == State.WHOLE and row.step is not None
     }
 
-    def told(row: reports.ExaminedPlace) -> reports.ExaminedPlace:
+    def told(row: reports.ExaminedPlace, one: Condition) -> reports.ExaminedPlace:
         before = [step for step in whole if row.step is not None and step < row.step]
         if not row.whole_leaves or row.whole_leaves == row.leaves or not before:
             return row
         older, broken = quote(str(whole[max(before)])), quote(str(root / row.path))
-        fill = f"`surgery rescue {broken} NEW --fill-from {older}` takes the rest from there"
+        partial = " --allow-partial" if one.left is not None and one.left.lost else ""
+        fill = (
+            f"`surgery rescue {broken} NEW --fill-from {older}{partial}` takes the rest from there"
+        )
         return replace(row, todo=f"{row.todo}; {fill}")
 
-    return [told(row) for row in rows]
+    return [told(row, one) for row, one in zip(rows, found, strict=True)]

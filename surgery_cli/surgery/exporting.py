@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +12,7 @@ from surgery_cli.draft.settings import check_finite
 from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.extract_lora import ExtractLora
+from surgery_cli.operations.lora_layout import check_layout, stated
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.planning import Plan
 from surgery_cli.settings.declaration import given
@@ -31,6 +32,7 @@ from surgery_cli.words.quantities import byte_text, counted
 
 _WITHOUT_MEANING: Final = {
     "as_step": "a file has no steps",
+    "metrics": "a file has no metrics beside it",
     "link": "every value is written anew, and no file is shared",
     "compact": "every value is written anew",
     "resume": "what was done of such files is not kept",
@@ -52,6 +54,7 @@ def refuse_settings(plan: Plan, options: Options) -> None:
         return
     _ = plan.output.shard_bytes
     _check_scale(plan.output, plan.edits)
+    _check_layout(plan.output, plan.edits)
     said = given(options)
     problems = [
         Problem(
@@ -113,6 +116,29 @@ def _check_scale(output: Export, edits: Iterable[Operation]) -> None:
             why="their product would not be what was learnt",
             fix=worded("say {scale: {:g}} in `output`, and no {alpha}", next(iter(made_for))),
             field="output",
+        )
+
+
+def _check_layout(output: Export, edits: Sequence[Operation]) -> None:
+    """See that what `extract-lora` makes last has PEFT's axes, which shapes do not show where all have one size.
+
+    Raises:
+        PlanError: it has others.
+    """
+    last = edits[-1] if edits else None
+    if output.format != "peft" or not isinstance(last, ExtractLora):
+        return
+    check_layout(last.layout, last.scan_axis)
+    layout = stated(last.layout, last.scan_axis)
+    if not layout.is_pefts:
+        raise PlanError(
+            worded("{layout: {}} makes no adapter as PEFT has it", last.layout),
+            why=f"it is `{layout}`, and PEFT has A as [rank, inputs] and B as [outputs, rank]",
+            fix=worded(
+                "say {layout: peft-transposed} for kernels [inputs, outputs], as Flax has them, or {layout: peft} for"
+                " [outputs, inputs]; or `transpose` A and B behind it"
+            ),
+            field="layout",
         )
 
 

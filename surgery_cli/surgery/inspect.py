@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
+from typing import Any, Literal
 
 from surgery_cli import reports
 from surgery_cli.engine.bounded_reads import Reading, block_reading
@@ -22,6 +23,7 @@ from surgery_cli.store.filesystem.listing import reads
 from surgery_cli.store.open.checkpoint import Checkpoint, as_opened, open_checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.write.item import foreign_folders
+from surgery_cli.surgery.bad_leaves import bad_ones, tell_bad
 from surgery_cli.surgery.layout import layout_reads
 from surgery_cli.surgery.leaf_names import Names, containers_of, document_names, named_leaves
 from surgery_cli.surgery.look_memory import Look, Looks, planned_looks
@@ -41,6 +43,7 @@ def inspect(
     item: str | None = None,
     params: str | None = None,
     stats: bool = False,
+    only: Literal["bad"] | None = None,
     digests: bool = False,
     optimizer: bool = False,
     layout: Reshard | None = None,
@@ -49,10 +52,10 @@ def inspect(
     listener: Listener | None = None,
     say: Say = lambda _: None,
 ) -> reports.Inspection:
-    """What is in a checkpoint; from metadata alone unless ``stats`` or ``digests`` ask for values.
+    """What is in a checkpoint; from metadata alone unless ``stats``, ``only`` or ``digests`` ask for values.
 
-    ``argument`` names it as on the command line: a path, or ``ROOT@N``. With a ``layout``, its mesh (or the shardings
-    on disk) tells what each of ``hosts`` would read to restore. ``say`` is told what takes more than ``memory_bytes``.
+    ``argument`` is a path or ``ROOT@N``. ``only`` leaves out leaves with nothing wrong. With a ``layout``, its mesh (or
+    what is stored) tells what each of ``hosts`` would read. ``say`` is told what takes more than ``memory_bytes``.
 
     Raises:
         PlanError: nothing stands there, or a pattern names nothing.
@@ -62,15 +65,15 @@ def inspect(
     location, tree = checkpoint.location, checkpoint.tree
     named, names = named_leaves(patterns, tree), document_names(tree.texts)
     chosen = in_listed_order(path for path in tree if path in named)
-    surveyed = survey(checkpoint.tree, params=params)
+    surveyed = survey(tree, params=params)
     rows = [_row(checkpoint, path, surveyed, names) for path in chosen]
-    if stats or digests:
+    if stats or only or digests:
         looks = planned_looks(_looks(checkpoint, chosen, names), memory_bytes, say)
-        _add_values(rows, checkpoint, looks, stats, digests, listener)
+        _add_values(rows, checkpoint, looks, stats or bool(only), digests, listener)
+        tell_bad(rows, chosen, surveyed)
+    rows, chosen = bad_ones(rows, chosen) if only else (rows, chosen)
     if optimizer:
-        for row, path in zip(rows, chosen, strict=True):
-            if path in surveyed.clocks or path in surveyed.hyperparams:
-                row.value = read_scalar(checkpoint, path)
+        _add_numbers(rows, chosen, checkpoint, surveyed)
     return reports.Inspection(
         checkpoint=str(location.root),
         layout=checkpoint.layout,
@@ -80,15 +83,14 @@ def inspect(
         other_items=list(location.other_items),
         foreign_files=_foreign_names(checkpoint),
         chosen=location.chosen,
+        only=only,
+        looked_at=None if only is None else len(named),
         leaves=rows,
         all_leaves=len(tree),
-        total_leaves=len(rows),
-        total_bytes=sum(row.bytes for row in rows),
-        total_stored_bytes=sum(row.stored_bytes or 0 for row in rows),
         dead_bytes=checkpoint.dead_bytes,
-        parameters=_parameters(checkpoint, surveyed, named),
-        by_dtype=_by_dtype(rows),
-        optimizer=_states(surveyed, named) if optimizer else None,
+        parameters=_parameters(checkpoint, surveyed, set(chosen)),
+        **_totals(rows),
+        optimizer=_states(surveyed, set(chosen)) if optimizer else None,
         hosts=None if layout is None else layout_reads(checkpoint, chosen, surveyed, layout, hosts),
         containers=containers_of(checkpoint, chosen) if digests else None,
         notes=_notes(checkpoint) + (_questions(surveyed) if optimizer else []),
@@ -119,6 +121,18 @@ def _row(
         drives=len(clock.slots) if clock else 0,
         hyperparameter=surveyed.hyperparams.get(path),
     )
+
+
+def _add_numbers(
+    rows: Sequence[reports.LeafRow],
+    paths: Sequence[LeafPath],
+    checkpoint: Checkpoint,
+    surveyed: OptimizerSurvey,
+) -> None:
+    """Read what the counters and settings of the optimizer say."""
+    for row, path in zip(rows, paths, strict=True):
+        if path in surveyed.clocks or path in surveyed.hyperparams:
+            row.value = read_scalar(checkpoint, path)
 
 
 def _states(surveyed: OptimizerSurvey, named: Collection[LeafPath]) -> list[reports.OptimizerState]:
@@ -230,6 +244,16 @@ def _is_untrained_variable(path: LeafPath, spec: LeafSpec, below: Collection[Lea
     if not variable or variable[-1] not in ("mean", "var"):
         return False
     return any(variable.parent / (name, "value") in below for name in ("scale", "bias"))
+
+
+def _totals(rows: Sequence[reports.LeafRow]) -> dict[str, Any]:
+    """The fields of the document that sum up its rows."""
+    return {
+        "total_leaves": len(rows),
+        "total_bytes": sum(row.bytes for row in rows),
+        "total_stored_bytes": sum(row.stored_bytes or 0 for row in rows),
+        "by_dtype": _by_dtype(rows),
+    }
 
 
 def _by_dtype(rows: Sequence[reports.LeafRow]) -> dict[str, int]:

@@ -63,15 +63,6 @@ def _for(record: Record, document: dict[str, Any]) -> dict[str, Any]:
     return {"sources": sources, "fingerprints": wanted, **document}
 
 
-def address_of(checkpoint: Checkpoint, item: str | None) -> str:
-    """How a plan names what was opened, with the step and the item that were chosen."""
-    location = checkpoint.location
-    if item is not None and item in location.items:
-        return str(location.items[item])
-    is_root = location.shape == "root" and location.step is not None
-    return f"{location.root}@{location.step}" if is_root else str(location.root)
-
-
 def _record_of(checkpoint: Checkpoint) -> Record:
     record = read_record(checkpoint)
     if record is None or not record.plan:

@@ -16,7 +16,6 @@ from surgery_cli.proof.records import read_record, record_path
 from surgery_cli.proof.surgery_json import Record, misfit
 from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.open.checkpoint import open_checkpoint
-from surgery_cli.surgery.inverse import address_of
 
 
 def log(argument: str, *, step: int | None = None, item: str | None = None) -> reports.History:
@@ -32,7 +31,7 @@ def log(argument: str, *, step: int | None = None, item: str | None = None) -> r
         record = read_record(checkpoint)
         return reports.History(
             checkpoint=str(checkpoint.location.root),
-            address=address_of(checkpoint, item),
+            address=checkpoint.address_of(item),
             chosen=checkpoint.location.chosen,
             record=str(record_path(checkpoint)),
             entries=[] if record is None else _entries(record, record_path(checkpoint)),

@@ -11,7 +11,7 @@ from surgery_cli.draft.expression import stored_in
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.buckets import BucketPath
-from surgery_cli.proof.metadata_files import faults_beside
+from surgery_cli.proof.metadata_files import faults_beside, side_items
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.boundary import Boundary
 from surgery_cli.store.filesystem.processes import State
@@ -66,8 +66,6 @@ def damage_notes(checkpoint: Checkpoint) -> list[Consequence]:
 
 def unchosen_notes(checkpoint: Checkpoint) -> list[Consequence]:
     """A note for every item of the step that was not chosen, or is no tree, and cannot be read."""
-    items = checkpoint.location.other_items
-    sides = [path for name, path in items.items() if name not in checkpoint.unchosen]
     unread = [
         f"the item '{name}' cannot be read, and comes along byte for byte: {found.problems[0].what}"
         for name, found in checkpoint.unchosen.items()
@@ -75,7 +73,7 @@ def unchosen_notes(checkpoint: Checkpoint) -> list[Consequence]:
     ]
     unread += [
         f"`{file}` is damaged ({why}): it comes along byte for byte"
-        for file, why in faults_beside(checkpoint, sides)
+        for file, why in faults_beside(checkpoint, side_items(checkpoint))
     ]
     return [Consequence(sentence) for sentence in unread]
 

@@ -21,6 +21,7 @@ from surgery_cli.surgery.resumption import finished_before, resumption_of
 from surgery_cli.surgery.same_run import check_new_step, into_run
 from surgery_cli.surgery.source_and_destination import check_target, path_of
 from surgery_cli.surgery.space import check_space
+from surgery_cli.surgery.step_metrics import with_metrics_or_not
 from surgery_cli.words.notes import Remark
 
 
@@ -60,6 +61,7 @@ def plan(
             resumed = resumption_of(target, prepared, options)
             check_target(target, prepared, force=options.force, built=resumed.built)
             check_new_step(target, prepared)
+        prepared = with_metrics_or_not(target, prepared, options)
     with reading(path_at(source)):
         estimate = costs(prepared, options, target, before)
     if target is not None:

@@ -94,6 +94,8 @@ class Prepared(msgspec.Struct, frozen=True):
     functions: UserFunctions
     inverse: Inverse
 
+    left_out: tuple[str, ...] = ()
+    """Names of items beside the trees that do not come along."""
     output: Export | None = None
     """In which format of other programs the result is: nothing but leaves comes along then."""
 
@@ -171,7 +173,7 @@ def prepare_to_judge(
     check_memory(needs)
     written = (plans, references, compact, reason)
     told = (looked, needs, functions, inverse)
-    return Prepared(checkpoint, draft, sources, boundary, *written, *told, plan.output)
+    return Prepared(checkpoint, draft, sources, boundary, *written, *told, output=plan.output)
 
 
 def _as_written(

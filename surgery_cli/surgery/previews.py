@@ -49,6 +49,7 @@ from surgery_cli.surgery.repeated_draws import repeated_draws
 from surgery_cli.surgery.requests import minutes, requests_of_run
 from surgery_cli.surgery.same_run import same_run_notes
 from surgery_cli.surgery.space import is_all_copied
+from surgery_cli.surgery.step_metrics import metrics_notes
 from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Consequence, Note
@@ -101,7 +102,9 @@ def costs(
     computed += judged_recipes(prepared.draft.checks, computed)
     read += read_bytes(computed, partly)
     if not prepared.is_export:
-        copied += sum(file.size for file in carried_files(prepared.checkpoint))
+        copied += sum(
+            file.size for file in carried_files(prepared.checkpoint, left_out=prepared.left_out)
+        )
         linked += sum(file.size for file in unchosen_files(prepared.checkpoint))
     if prepared.output is not None:
         target = None if destination is None else path_at(str(destination))
@@ -190,6 +193,7 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
         notes += parent_notes(target)
         notes += replaced_notes(target, force=options.force)
         notes += same_run_notes(target, prepared)
+        notes += metrics_notes(target, prepared)
         notes += leftover_notes(target, force=options.force, resume=options.resume)
     return notes
 

@@ -101,7 +101,7 @@ def _add_carried(tally: Tally, prepared: Prepared, target: Path) -> None:
     """Files that come along as they are: what no edit can touch, and data that is taken by reference."""
     root = prepared.checkpoint.location.root
     is_marked = isinstance(target, BucketPath)
-    for file in carried_files(prepared.checkpoint):
+    for file in carried_files(prepared.checkpoint, left_out=prepared.left_out):
         if not (file.is_mark and is_marked):
             was_read = not file.is_mark and file.size <= _LOOKED_INTO_BYTES
             tally.carry(root, file.size, was_read=was_read)

@@ -75,7 +75,7 @@ def rescue(
     kept = _kept(survey, fills)
     lacking = [row for row in rows if row.state != "whole" and not row.filled_from]
     if lacking and not allow_partial:
-        raise _incomplete(survey, rows, lacking)
+        raise _incomplete(survey, rows, lacking, asked)
     if not any(kept.values()):
         raise CheckpointError(
             f"no leaf of '{broken}' is whole", why=_why(lacking), fix="nothing can be written"
@@ -128,15 +128,24 @@ def _kept(survey: Survey, fills: Mapping[LeafPath, Fill]) -> dict[str, list[Kept
 
 
 def _incomplete(
-    survey: Survey, rows: list[reports.SavedRow], lacking: list[reports.SavedRow]
+    survey: Survey,
+    rows: list[reports.SavedRow],
+    lacking: list[reports.SavedRow],
+    asked: Asked,
 ) -> CheckpointError:
     whole = sum(row.state == "whole" for row in rows)
+    is_filled = bool(asked.fill_from or asked.fill)
+    more = (
+        "what fills leaves of trees has nothing for these: `--allow-partial` leaves them out"
+        if is_filled
+        else "`--fill-from` an older step, or `--allow-partial` for what is whole"
+    )
     return CheckpointError(
         Problem(
             f"{whole} of {leaves_text(len(rows))} in '{survey.place.root}' are whole, and"
             f" {counted(len(lacking), 'is', 'are')} not",
             why=_why(lacking),
-            fix="`--fill-from` an older step, or `--allow-partial` for what is whole; without DST, all are listed",
+            fix=f"{more}; without DST, all are listed",
         )
     )
 

@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.salvage.file import format_of_broken
 from surgery_cli.salvage.filling import Fill, FillBy, fills_of, fills_of_script
 from surgery_cli.salvage.item import spec_of
 from surgery_cli.salvage.likeness import Alike, like_checkpoint, like_nothing, like_script
@@ -21,6 +22,7 @@ from surgery_cli.script.items import aligned
 from surgery_cli.script.user_code import Say
 from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.open.file_item import FileItem
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 
@@ -68,10 +70,11 @@ def surveyed(
     Raises:
         SurgeryError: what was asked for cannot be used, or does not have what is lost.
     """
-    if filesystem.is_file(place.root) and any((asked.like, asked.like_init, asked.fill_from)):
+    is_file = filesystem.is_file(place.root)
+    if is_file and (asked.like or asked.like_init):
         raise PlanError(
-            f"'{place.root}' is one file, of which only what is left can be taken",
-            fix="rescue that with `--allow-partial`, and add what is lost by edits (`surgery insert --help`)",
+            f"'{place.root}' is one file, which only another file of its format can fill",
+            fix="`--fill-from` an older one; or `--allow-partial`, and add what is lost by edits",
         )
     script = read_script(asked.like_init, say=say) if asked.like_init else None
     if asked.fill_from is None:
@@ -81,9 +84,29 @@ def surveyed(
         return survey, _of_init(survey, script, asked.fill_by, say), None
     others = standing_for(asked.fill_from, place)
     first = next(others)
-    survey = survey_of(place, _alike(place, asked, script, first), memory_bytes, listener)
+    alike = _alike(place, asked, script, first)
+    file = _same_format(place, first) if is_file else None
+    survey = survey_of(place, alike, memory_bytes, listener, file)
     fills, other = _from(survey, first, others, asked.fill_by, memory_bytes)
     return survey, fills, other
+
+
+def _same_format(place: BrokenPlace, other: Checkpoint) -> FileItem:
+    """The other file, from which a broken one is filled.
+
+    Raises:
+        PlanError: it is of another format, or a directory.
+    """
+    (item,) = other.items.values()
+    form = format_of_broken(place.root)
+    is_one = isinstance(item, FileItem) and not filesystem.is_folder(item.directory)
+    if not isinstance(item, FileItem) or not is_one or item.format is not form:
+        raise PlanError(
+            f"'{other.location.argument}' cannot fill '{place.root.name}'",
+            why=f"it is {item.layout}, and that is a file of {form}",
+            fix="name a whole file of the same format, e.g. of an older step",
+        )
+    return item
 
 
 def _alike(

@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from surgery_cli import reports
-from surgery_cli.salvage.item import spec_of
+from surgery_cli.salvage.file import BrokenFile
+from surgery_cli.salvage.item import BrokenItem, spec_of
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.place import is_understood
 from surgery_cli.salvage.states import Route
@@ -17,13 +18,6 @@ from surgery_cli.tree.specs import LeafKind
 from surgery_cli.words.lists import listed
 from surgery_cli.words.quantities import leaves_text
 
-_UNKNOWN: Final = (
-    ": lists, tuples and empty nodes are not known (`--like` an older step knows them)"
-)
-
-
-_KNOWING: Final = ("another checkpoint", "a script's function", "the file before its break")
-"""Whence nesting is known, as well as names."""
 _LACKING: Final = ("names of arrays", "the file before its break")
 """Whence not all names may be known."""
 
@@ -79,8 +73,7 @@ def rescue_report(
                 f"{front}'{path}' is of a type {text!r} that nobody knows; taken for an array"
             )
         if item.structure.origin != "metadata":
-            unknown = "" if item.structure.origin in _KNOWING else _UNKNOWN
-            notes.append(f"{front}names and nesting come from {item.structure.origin}{unknown}")
+            notes.append(f"{front}names and nesting come from {item.structure.origin}")
     notes += [
         f"'{other.name}' is damaged, and left out"
         for other in survey.place.others
@@ -96,12 +89,21 @@ def rescue_report(
     return reports.Rescued(
         broken=str(survey.place.root),
         structure=", ".join(dict.fromkeys(item.structure.origin for item in survey.items.values())),
+        structure_lacks=[] if all(map(_knows_nesting, survey.items.values())) else _UNSAID,
         leaves=rows,
         whole=states.count("whole"),
         partly=states.count("partly"),
         lost=states.count("lost"),
         notes=notes,
     )
+
+
+_UNSAID: Final = ["empty nodes", "None", "types of containers"]
+"""What names of arrays do not say."""
+
+
+def _knows_nesting(item: BrokenItem | BrokenFile) -> bool:
+    return item.structure.is_known
 
 
 def _doubts(survey: Survey, rows: list[reports.SavedRow]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import msgspec
 from surgery_cli import reports
 from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.errors import CheckpointError, SurgeryError
-from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.proof.records import record_key, record_path, write_record
 from surgery_cli.proof.surgery_json import Record, new_record
 from surgery_cli.salvage.file import BrokenFile
@@ -20,7 +21,9 @@ from surgery_cli.salvage.survey import Survey
 from surgery_cli.salvage.writing import KeptLeaf, write_item
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker, LinkMode
-from surgery_cli.store.filesystem.write_failures import write_failed
+from surgery_cli.store.filesystem.listing import unreadable
+from surgery_cli.store.filesystem.write_failures import is_of_writing, write_failed
+from surgery_cli.store.locate.items import STEP_METADATA, V1_MARK
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.aftermath import with_aftermath
@@ -62,7 +65,7 @@ class Rescue(msgspec.Struct, frozen=True):
             with_aftermath(error)
             raise
         except OSError as error:
-            raise with_aftermath(write_failed(str(target), error)) from error
+            raise with_aftermath(_of_system(error, root, target)) from error
         is_beside = not record.is_relative_to(staging.new)
         return (
             target.with_name(record.name) if is_beside else target / record.relative_to(staging.new)
@@ -80,6 +83,8 @@ class Rescue(msgspec.Struct, frozen=True):
                     write_item(item, self.kept[name], place)
         for other in filter(is_understood, self.survey.place.others):
             linker.copy_tree(other, new / other.name)
+        if filesystem.exists(new / V1_MARK) and not filesystem.exists(new / STEP_METADATA):
+            filesystem.write(new / STEP_METADATA, b"{}")  # without one, Orbax's v1 knows no layout
         filesystem.forget(new)
         written = Checkpoint(locate(str(new), staging=True))
         digests = {}
@@ -120,3 +125,11 @@ def _origin(row: reports.SavedRow) -> dict[str, Any]:
     if not row.filled_from:
         return found
     return {**found, "from": "fill", "filled_from": row.filled_from, "missing": row.missing}
+
+
+def _of_system(error: OSError, root: Path, target: Path) -> SurgeryError:
+    """What the system refused: to give what is read, which may go meanwhile, or to take what is written."""
+    file = path_at(os.fsdecode(error.filename)) if error.filename else None
+    if file is not None and not is_of_writing(error) and file.is_relative_to(root):
+        return unreadable(file, error)
+    return write_failed(str(target), error)

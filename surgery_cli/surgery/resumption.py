@@ -62,6 +62,7 @@ def head_of(prepared: Prepared, options: Options) -> Head:
         "which checkpoint": f"{location.shape} {location.step_name} {sorted(location.items)}",
         "--item": str(options.item),
         "--as-step": str(options.as_step),
+        "--metrics": options.metrics,
         "--link": options.link,
         "--compact": f"{options.compact} {compact}",
         "--device": options.device,

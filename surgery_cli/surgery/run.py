@@ -75,6 +75,7 @@ def _how(run: Run) -> dict[str, Any]:
         "compact": run.prepared.compact,
         "made": run.prepared.draft.items.made,
         "as_step": run.options.as_step,
+        "left_out": run.prepared.left_out,
     }
 
 

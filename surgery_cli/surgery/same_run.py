@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -17,26 +18,36 @@ from surgery_cli.store.locate.location import Location, locate
 from surgery_cli.store.locate.steps import find_steps, renumbered
 from surgery_cli.store.write.destination import real_path
 from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
 
 
-def into_run(source: str, destination: str, options: Options) -> tuple[str, str, Options]:
-    """What is read and written, where `--as-step N` goes into the run that the source is a step of.
+class Asked(NamedTuple):
+    """What a run is asked for: what it reads, where its result goes, and what it is told beside the plan."""
+
+    source: str
+    destination: str
+    options: Options
+
+
+def into_run(source: str, destination: str, options: Options) -> Asked:
+    """What is meant, where `--as-step N` goes into the run that the source is a step of.
 
     Then it is the step itself that is read, and a new one beside it that is written; else everything is as it was.
 
     Raises:
         DestinationError: the run has that step, or what is in it would be replaced.
     """
+    asked = Asked(source, destination, options)
     if options.as_step is None or step_name(str(options.as_step)) is None or not destination:
-        return source, destination, options
+        return asked
     target = path_at(destination)
     with reading(path_at(source)):
         location = locate(source, step=options.step, item=options.item)
     step = _step_of(location)
     if step is None or real_path(target) != step.parent:
-        return source, destination, options
+        return asked
     if options.force:
         raise DestinationError(
             "`--force` would replace what is in the run itself",
@@ -46,7 +57,7 @@ def into_run(source: str, destination: str, options: Options) -> tuple[str, str,
     new = target / renumbered(step.name, options.as_step)
     _refuse_taken(target, options.as_step)
     item = options.item if location.shape == "root" else None
-    return str(step), str(new), replace(options, step=None, as_step=None, item=item)
+    return Asked(str(step), str(new), replace(options, step=None, as_step=None, item=item))
 
 
 def check_new_step(target: Path, prepared: Prepared) -> None:
@@ -55,7 +66,7 @@ def check_new_step(target: Path, prepared: Prepared) -> None:
     Raises:
         DestinationError: it has not; readers would take it for another, or could not tell which to take.
     """
-    own = _step_beside(target, prepared)
+    own = step_beside(target, prepared)
     if own is None:
         return
     named = step_name(target.name)
@@ -91,7 +102,7 @@ def _refuse_taken(run: Path, number: int, *, but: str = "") -> None:
 
 def same_run_notes(target: Path, prepared: Prepared) -> list[Consequence]:
     """What a new step of the same run means for who restores from it, and for the program that writes it."""
-    own, named = _step_beside(target, prepared), step_name(target.name)
+    own, named = step_beside(target, prepared), step_name(target.name)
     if own is None or named is None:
         return []
     others = [step.number for step in find_steps(Listing.of(own.parent)) if step.is_finished]
@@ -104,9 +115,8 @@ def same_run_notes(target: Path, prepared: Prepared) -> list[Consequence]:
         f"a new step of the run that it is made from; {order}",
         "a manager that is running listed the steps when it began: it does not see this one until it is started again",
     ]
-    tree = prepared.draft.tree
-    clocks = survey(tree).clocks.values()
-    inside = [tree.texts[clock.path] for clock in clocks if clock.drives == "nothing"]
+    left = counters_inside(prepared).difference(prepared.draft.changed)
+    inside = sorted(prepared.draft.tree.texts[path] for path in left)
     if inside:
         edit = f"--to {named.number}"
         new = shlex.quote(f"{target.parent}@{named.number}")
@@ -117,7 +127,13 @@ def same_run_notes(target: Path, prepared: Prepared) -> list[Consequence]:
     return list(map(Consequence, notes))
 
 
-def _step_beside(target: Path, prepared: Prepared) -> Path | None:
+def counters_inside(prepared: Prepared) -> set[LeafPath]:
+    """The leaves that count steps and nothing else, as `TrainState.step` does."""
+    clocks = survey(prepared.draft.tree).clocks.values()
+    return {clock.path for clock in clocks if clock.drives == "nothing"}
+
+
+def step_beside(target: Path, prepared: Prepared) -> Path | None:
     """The step that is read, where the result is to stand beside it."""
     step = _step_of(prepared.checkpoint.location)
     is_beside = step is not None and prepared.checkpoint.location.shape != "root"

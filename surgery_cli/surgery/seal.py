@@ -104,9 +104,9 @@ def seal(
 
 
 def _check_targets(target: Path, sums: Path | None, place: Path, *, is_own: bool) -> None:
-    check_record_target(target, place, is_own=is_own)
+    check_record_target(target, place, option="" if is_own else "--to")
     if sums is not None:
-        check_record_target(sums.absolute(), place, is_own=False)
+        check_record_target(sums.absolute(), place, option="--sha256sums")
 
 
 def _put_sums(

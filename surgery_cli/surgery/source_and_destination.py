@@ -107,15 +107,20 @@ def restore_set_aside(target: Path, prepared: Prepared, say: Say) -> Path | None
     return restored
 
 
+def look_anew(prepared: Prepared) -> None:
+    """What was seen of the sources is looked up again: where that takes requests, they are under way now."""
+    for source in prepared.sources.values():
+        filesystem.forget(source.place_on_disk)
+        filesystem.look_ahead(source.place_on_disk, around=True)
+
+
 def check_there(prepared: Prepared) -> None:
-    """The source and every donor must still stand where they stood when the draft was made.
+    """The source and every donor, as they were looked at, must stand where they stood when the draft was made.
 
     Raises:
         CheckpointError: one of them is gone: an old step that a training script has deleted, say.
     """
     for source in prepared.sources.values():
-        filesystem.forget(source.place_on_disk)
-        filesystem.look_ahead(source.place_on_disk, around=True)
         is_tree = isinstance(source, Checkpoint)
         places = source.location.items.values() if is_tree else [source.place_on_disk]
         for place in places:
@@ -128,7 +133,8 @@ def check_there(prepared: Prepared) -> None:
 
 
 def check_unchanged(prepared: Prepared) -> None:
-    """The source, every donor and every function of the user's must be what they were when the draft was made.
+    """The source and every donor, as they were looked at, and every function of the user's must be what they were when
+    the draft was made.
 
     Raises:
         CheckpointError: one of them is gone, or has changed.
@@ -145,6 +151,7 @@ def check_standing(prepared: Prepared) -> None:
     Raises:
         CheckpointError: a source is not what it was when the draft was made.
     """
+    look_anew(prepared)
     check_there(prepared)
     for source in prepared.sources.values():
         if isinstance(source.place_on_disk, BucketPath):

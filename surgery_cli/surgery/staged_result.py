@@ -33,9 +33,7 @@ from surgery_cli.store.write.bucket_staging import BucketStaging, commit_marks
 from surgery_cli.store.write.journal import Journal, Lost, Placed, withdrawing
 from surgery_cli.store.write.staging import Staging, remove
 from surgery_cli.store.write.step import StepWriter
-from surgery_cli.surgery.expected_reads import expect_reads
 from surgery_cli.surgery.gate import Passed
-from surgery_cli.surgery.inverse import address_of
 from surgery_cli.surgery.judged_checks import judged_checks, warnings_said
 from surgery_cli.surgery.leaf_names import document_names
 from surgery_cli.surgery.preparation import Prepared
@@ -47,7 +45,7 @@ from surgery_cli.surgery.run import (
     step_writer,
 )
 from surgery_cli.surgery.seal import seal_written
-from surgery_cli.surgery.source_and_destination import check_unchanged
+from surgery_cli.surgery.source_and_destination import check_unchanged, look_anew
 from surgery_cli.surgery.state_kinds import settled_after
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Remark
@@ -62,7 +60,11 @@ def write(run: Run, staging: Staging | BucketStaging, listener: Listener | None)
     prepared, options, draft = run.prepared, run.options, run.prepared.draft
     journal, company = staging.journal, run.company
     writer, execution, done = _made(run, staging, listener)
+    if writer.is_all_read:
+        look_anew(prepared)
     writer.finish()
+    if not writer.is_all_read:
+        look_anew(prepared)
     findings = execution.checks.findings()
     refuse_breaches(findings)
     sources_checked = execution.check_sources()
@@ -87,6 +89,7 @@ def write(run: Run, staging: Staging | BucketStaging, listener: Listener | None)
     place = record_path(written)
     write_record(place, record)
     _follow_modes(prepared, writer, place)
+    staging.look_at_lock()
     run.linker.check_standing(writer.new)
     return report
 
@@ -95,7 +98,6 @@ def _made(
     run: Run, staging: Staging | BucketStaging, listener: Listener | None
 ) -> tuple[StepWriter, Execution, Executed]:
     """Everything but the small files in its place: by reference, or computed, by this process or several."""
-    expect_reads(run.prepared)
     if run.company is None:
         writer = _placed(run, staging)
         execution = execution_of(run, listener, staging.journal)
@@ -150,19 +152,27 @@ def _proved(
         check_unchanged(run.prepared)
     if company is not None:
         company.merged()
+    item = None if draft.items.made or run.prepared.is_export else run.options.item
     with withdrawing(journal, WriteError):
-        written = verify_result(
-            writer.new,
-            draft,
-            done,
-            run.prepared.plans,
-            item=None if draft.items.made or run.prepared.is_export else run.options.item,
-            prefix_items=draft.items.is_prefixed,
-            memory_bytes=run.memory_bytes,
-            listener=listener,
-            before=writer.read_before,
-            buffers=writer.buffers,
-        )
+        try:
+            written = verify_result(
+                writer.new,
+                draft,
+                done,
+                run.prepared.plans,
+                item=item,
+                prefix_items=draft.items.is_prefixed,
+                memory_bytes=run.memory_bytes,
+                listener=listener,
+                before=writer.read_before,
+                buffers=writer.buffers,
+            )
+        except WriteError:
+            with withdrawing(
+                journal, SurgeryError
+            ):  # what was taken over is held against the sources
+                check_unchanged(run.prepared)
+            raise
     if company is not None:
         company.wait_until_read_back()
     return written
@@ -239,7 +249,7 @@ def _record(
 ) -> Record:
     """What ``surgery.json`` says of this run; the source's own record goes into the history."""
     checkpoint, draft = run.prepared.checkpoint, run.prepared.draft
-    source, address = str(checkpoint.location.root), address_of(checkpoint, run.options.item)
+    source, address = str(checkpoint.location.root), checkpoint.address_of(run.options.item)
     return new_record(
         source=source,
         source_fingerprint=checkpoint.fingerprint,

@@ -113,15 +113,14 @@ class Linear:
 
 
 class _Spans:
-    """The places of groups in a text, from the marks that were set on the way to its end."""
+    """The places of groups in a text, from the marks that were set on the way to its end, each once."""
 
     def __init__(self, text: str, marks: object, groups: int) -> None:
         self._text = text
         self._places = [-1] * (2 * groups)
         while isinstance(marks, tuple):
             mark, place, marks = marks
-            if self._places[mark] < 0:
-                self._places[mark] = place
+            self._places[mark] = place
 
     def span(self, group: int, /) -> tuple[int, int]:
         begin, end = self._places[2 * group - 2 : 2 * group]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
@@ -12,6 +12,7 @@ import msgspec
 
 from surgery_cli.errors import PlanError
 from surgery_cli.inputs.limits import PATTERN
+from surgery_cli.tree.regular_expressions import regular_expression, time_limit
 
 if TYPE_CHECKING:
     from surgery_cli.tree.linear_matching import Expression
@@ -153,7 +154,7 @@ class PathPattern:
             )
         try:
             self._expression: Expression = (
-                _regular_expression(text[3:])
+                regular_expression(text[3:])
                 if self.is_regex
                 else globs.compiled(glob, takes_zeros=takes_zeros)
             )
@@ -181,7 +182,15 @@ class PathPattern:
         return self.named({path: str(path) if text is None else text}).get(path)
 
     def named(self, texts: Mapping[LeafPath, str]) -> dict[LeafPath, Match]:
-        """The leaves that the pattern names, in order; ``texts`` are the printed paths of all leaves."""
+        """The leaves that the pattern names, in order; ``texts`` are the printed paths of all leaves.
+
+        Raises:
+            PlanError: a regular expression takes too long.
+        """
+        with time_limit(self.text) if self.is_regex else nullcontext():
+            return self._named(texts)
+
+    def _named(self, texts: Mapping[LeafPath, str]) -> dict[LeafPath, Match]:
         known: dict[LeafPath, Match | None] = {}
         found: dict[LeafPath, Match] = {}
         for path, printed in texts.items():
@@ -215,14 +224,8 @@ class PathPattern:
     def matches(self, node: LeafPath) -> bool:
         """True if the pattern covers just this leaf or node, and not only one above it."""
         text = node.spelling if self.is_spelled else str(node)
-        return self._expression.fullmatch(text) is not None
-
-
-def _regular_expression(text: str) -> re.Pattern[str]:
-    """What the user wrote, without Python's warnings of what it may mean one day. Raises re.error."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        return re.compile(text, re.DOTALL)
+        with time_limit(self.text) if self.is_regex else nullcontext():
+            return self._expression.fullmatch(text) is not None
 
 
 class Selection(tuple[LeafPath, ...]):  # noqa: SLOT001 - a tuple of any length has no named slots

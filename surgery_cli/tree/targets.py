@@ -195,7 +195,6 @@ class Target:
 def _typed(parts: Sequence[Part], places: Places, target: Target) -> LeafPath:
     """Typed keys: the longest place that exists decides for its part, captured keys stay, the rest are dict keys."""
     known = LeafPath()
-    count = 0
     for count in range(len(parts), 0, -1):
         text = "/".join(part.text for part in parts[:count])
         found = [

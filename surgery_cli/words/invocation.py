@@ -13,6 +13,11 @@ def remember(arguments: Sequence[str]) -> None:
     _typed[:] = arguments
 
 
+def typed() -> tuple[str, ...]:
+    """What was typed behind the name of the program; nothing where a program called."""
+    return tuple(_typed)
+
+
 def the_same(*more: str) -> str:
     """How to do the same again, with ``more`` behind it: the command, to be pasted; where none was typed, the call."""
     import shlex  # not to print help

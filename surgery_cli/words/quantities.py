@@ -18,6 +18,8 @@ def byte_text(count: int) -> str:
     """
     if count < 1024:
         return f"{count} B"
+    if count >= 1 << 80:
+        return "over a billion PiB"
     value = float(count)
     for unit in ("KiB", "MiB", "GiB", "TiB"):
         value /= 1024

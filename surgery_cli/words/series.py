@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from math import prod
-from typing import Final
+from typing import Any, Final, NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 _NUMBER: Final = re.compile(r"([0-9]+)")
 
@@ -53,3 +55,52 @@ def _range(numbers: Sequence[str]) -> str:
             runs.append([number])
     shown = [f"{run[0]}..{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs]
     return f"{{{','.join(shown)}}}"
+
+
+class Series(NamedTuple):
+    """Members of which the same is said, whose names differ in numbers alone: `layers_{0..11}/w`."""
+
+    name: str
+    members: list[Any]
+
+
+def in_series(
+    members: Iterable[T], named: Callable[[T], str], said: Callable[[T], Hashable] = lambda _: None
+) -> list[Series]:
+    """The members in the order of their series; each stands in one, and what a series' name means are its members.
+
+    >>> [(one.name, len(one.members)) for one in in_series(["a/0/b/0", "c", "a/0/b/1", "a/1/b/0"], str)]
+    [('a/0/b/{0,1}', 2), ('a/1/b/0', 1), ('c', 1)]
+    """
+    together: dict[tuple[tuple[str, ...], Hashable], dict[_Numbers, list[T]]] = {}
+    for member in members:
+        parts = _NUMBER.split(named(member))
+        rows = together.setdefault((tuple(parts[::2]), said(member)), {})
+        rows.setdefault(tuple(parts[1::2]), []).append(member)
+    return [
+        Series(_filled(words, list(map(_range, places))), [m for row in rows for m in found[row]])
+        for (words, _), found in together.items()
+        for places, rows in _blocks(list(found))
+    ]
+
+
+_Numbers = tuple[str, ...]
+"""The numbers in a name, in order."""
+
+
+def _blocks(rows: list[_Numbers]) -> list[tuple[tuple[_Numbers, ...], list[_Numbers]]]:
+    """The rows as blocks, in which every number of each place stands with every one of the others."""
+    blocks: list[tuple[tuple[_Numbers, ...], list[_Numbers]]]
+    blocks = [(tuple((number,) for number in row), [row]) for row in rows]
+    for place in reversed(range(len(rows[0]))):
+        merged: dict[tuple[_Numbers, ...], tuple[list[str], list[_Numbers]]] = {}
+        for places, members in blocks:
+            others = (*places[:place], (), *places[place + 1 :])
+            own, together = merged.setdefault(others, ([], []))
+            own += places[place]
+            together += members
+        blocks = [
+            ((*others[:place], tuple(own), *others[place + 1 :]), members)
+            for others, (own, members) in merged.items()
+        ]
+    return blocks

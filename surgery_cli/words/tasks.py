@@ -26,6 +26,16 @@ class Task(NamedTuple):
 
 TASKS: Final[Sequence[Task]] = (
     Task(
+        "See what is in a checkpoint",
+        "inspect",
+        "what is inside, list leaves, shapes, parameter count, how many parameters, summary",
+    ),
+    Task(
+        "What changed between two checkpoints",
+        "diff",
+        "compare, difference, what changed, same weights",
+    ),
+    Task(
         "New head with another number of classes",
         "reinit",
         "head swap, swap head, replace head, new head, num classes, new classifier",

@@ -64,6 +64,31 @@ def test_all_that_breaks_a_policy_is_said_at_once(surgery, checkpoint, policy):
     assert document["holds"] is False
 
 
+@pytest.mark.parametrize(
+    "text", ["rules: []\n", "[]\n", "rules: # later\n", "vars: {a: 1}\nrules: []\n"]
+)
+def test_a_policy_that_checks_nothing_is_never_green(surgery, checkpoint, policy, tmp_path, text):
+    given = policy(text)
+    for command in (["check", checkpoint, given], ["lint", given]):
+        result = surgery(*command)
+        assert (result.code, "rules" in result.err) == (2, True)
+    if "vars" not in text:
+        inside = text.strip().removesuffix("# later").replace("rules:", "{rules:") + "}" * (
+            "r" in text
+        )
+        plan = policy(f"edits: []\ncheck: {inside}\n", "plan.yaml")
+        for command in (["plan", checkpoint, plan], ["lint", plan]):
+            assert surgery(*command).code == 2
+
+
+def test_lint_counts_and_calls_things_by_their_names(surgery, policy):
+    one = policy("rules:\n- {at: params, norm: '..${most}'}\n")
+    assert surgery("lint", one).out == f"{one}: policy of 1 rule\n"
+    assert "neither a plan nor a policy" in surgery("lint", policy("")).err
+    missing = one.parent / "missing.yaml"
+    assert f"there is no policy '{missing}'" in surgery("check", one.parent, missing).err
+
+
 def test_what_only_warns_fails_nothing(surgery, checkpoint, policy):
     file = policy("- {id: calm, at: params, norm: ..10, severity: warning}\n")
     result = surgery("check", checkpoint, file)
@@ -235,6 +260,23 @@ def test_a_policy_in_a_plan_is_judged_before_the_commit(surgery, checkpoint, pol
         "  its norm is `28.38`\n  see the page\n"
     )
     assert not (tmp_path / "new").exists()
+
+
+def test_a_plan_takes_a_whole_policy_in_the_place_of_its_rules(
+    surgery, checkpoint, policy, tmp_path
+):
+    edits, _, rules = PLAN.replace("SEVERITY", "error").partition("check:\n")
+    listed = surgery(
+        "apply", checkpoint, tmp_path / "new", policy(f"{edits}check:\n{rules}", "plan.yaml")
+    )
+    whole = f"{edits}check:\n  rules:\n{rules}"
+    result = surgery("apply", checkpoint, tmp_path / "new", policy(whole, "plan.yaml"))
+    assert (result.code, result.err) == (1, listed.err.replace(":4:", ":5:"))
+    strange = policy(f"{whole}  vars: {{a: 1}}\n  sverity: 1\n", "plan.yaml")
+    result = surgery("plan", checkpoint, strange)
+    assert result.code == 2
+    assert "variables of a plan stand in the `vars` beside its edits" in result.err
+    assert "a policy has no key `sverity`" in result.err
 
 
 @pytest.mark.parametrize("is_file", [False, True])

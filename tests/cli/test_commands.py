@@ -215,7 +215,7 @@ def test_a_mistake_in_a_plan_names_file_and_line(surgery, checkpoint, tmp_path):
     result = surgery("plan", checkpoint, plan)
 
     assert result.code == 2
-    assert f"error: {plan}:4: " in result.err
+    assert f"error: {plan}:4:5: " in result.err
 
 
 def test_what_is_no_checkpoint_is_exit_3(surgery, tmp_path):

@@ -322,3 +322,28 @@ def test_values_in_another_order_are_values_in_common(surgery, tmp_path):
     derived = surgery("derive", tmp_path / "a.safetensors", b)
     assert derived.code == 1
     assert "nothing in common" not in derived.err
+
+
+def test_a_pair_that_is_the_last_of_its_shape_is_not_called_the_only_one(surgery, tmp_path):
+    values = drawn({"encoder/kernel": (6, 4), "decoder/kernel": (6, 4), "head/bias": (5,)})
+    trained = {**values, "decoder/kernel": drawn({"w": (6, 4)}, 1)["w"]}
+    a = saved(tmp_path / "a", {f"params/{name}": value for name, value in values.items()})
+    b = saved(tmp_path / "b", {f"model/{name}": value for name, value in trained.items()})
+    told = json.loads(surgery("derive", a, b, "--json").out)
+    why = {pair["to"]: ", ".join(pair["why"]) for pair in told["pairs"]}
+    assert "the only one left" in why["model/decoder/kernel"]
+    assert not any("no other has" in reason for reason in why.values())
+
+
+def test_a_gap_names_what_may_be_it_but_for_the_length_of_an_axis(surgery, tmp_path):
+    values = drawn({"wte.weight": (57, 8), "lm_head.weight": (57, 8), "h.fc.weight": (8, 12)})
+    save_file(values, tmp_path / "a.safetensors")
+    padded = np.concatenate([values["wte.weight"], np.zeros((7, 8), np.float32)])
+    wanted = {"embed/embedding": padded, "fc/kernel": values["h.fc.weight"], "odd": np.ones(3)}
+    told = json.loads(
+        surgery("derive", tmp_path / "a.safetensors", saved(tmp_path / "b", wanted), "--json").out
+    )
+    perhaps = {gap["path"]: " ".join(gap.get("perhaps", [])) for gap in told["gaps"]}
+    assert "wte.weight (57 places of an axis there, 64 here: `resize`)" in perhaps["embed"]
+    assert perhaps["odd"] == ""
+    assert "embed/embedding" not in {pair["to"] for pair in told["pairs"]}

@@ -13,6 +13,7 @@ import pytest
 
 from surgery_cli import reports
 from surgery_cli.probing.interface.documents import Probe
+from tests import json_schemas
 from tests.fixture_truths import FIXTURES
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_checkpoints"
@@ -106,6 +107,8 @@ def test_a_document_is_what_it_was(surgery, places, tmp_path, monkeypatch, name)
             str(path.relative_to(tmp_path)): json.loads(path.read_text()) for path in records
         },
     }
+    for record in found["records"].values():
+        json_schemas.check("surgery", record)
     text = json.dumps(_plain(found), indent=1, ensure_ascii=False).replace(str(tmp_path), "TMP")
     file = DOCUMENTS / f"{name}.json"
     if "UPDATE_DOCUMENTS" in os.environ:

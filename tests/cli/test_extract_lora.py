@@ -232,3 +232,13 @@ def test_values_that_are_not_finite_are_refused(surgery, tmp_path):
     assert result.code == 1
     assert "cannot be approximated" in result.document["problems"][0]["what"]
     assert not (tmp_path / "new").exists()
+
+
+def test_options_of_other_commands_are_answered_with_what_says_the_same(surgery, tmp_path):
+    words = [tmp_path, tmp_path / "new", "x", "--with", tmp_path, "--a", "x", "--b", "y"]
+    result = surgery("extract-lora", *words, "--layout", "flax", "--alpha", "8")
+    assert result.code == 2
+    assert "`--scale` says by what A·B will be multiplied: it is alpha / rank" in result.err
+    result = surgery("merge-lora", *words, "--layout", "flax", "--to", "safetensors")
+    assert result.code == 2
+    assert "`surgery export SRC DST --plan PLAN --to safetensors`" in result.err

@@ -1,6 +1,8 @@
 """What files declare is held against one table before memory is asked for; more is let through where that is asked."""
 
 import shutil
+import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +14,13 @@ from surgery_cli import surgery as use_cases
 from surgery_cli.engine.digests import Digester
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.limits import LIMITS, limits
+from surgery_cli.operations.interpolate_positions import InterpolatePositions
 from surgery_cli.operations.numbered import Series
+from surgery_cli.operations.repeat import Repeat
 from surgery_cli.planning import read_plan
 from surgery_cli.settings.limits import limits_of
 from surgery_cli.store.open.checkpoint import open_checkpoint
-from surgery_cli.tree.paths import PathPattern
+from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.sharding import Mesh, NamedSharding
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from tests.fuzz.ocdbt import inner_node, reaching_itself
@@ -200,3 +204,32 @@ def test_what_is_no_limit_is_refused_with_what_would_be(text, says):
     with pytest.raises(PlanError) as caught:
         limits_of([text])
     assert says in str(caught.value)
+
+
+def test_a_regular_expression_that_tries_every_way_is_ended():
+    leaf = LeafPath(("a" * 60,))
+    began = time.process_time()
+    problem = refused(
+        {"pattern-seconds": 1}, lambda: PathPattern("re:(a+)+b").match(leaf), exit_code=2
+    )
+    assert "takes over 1 seconds" in problem.what
+    assert time.process_time() - began < 3
+    assert PathPattern("re:(a+)+").match(leaf)
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        Repeat(axis=0, times=10**6),
+        Repeat(axis=0, times=2 * 10**6, new_axis=True),
+        Repeat(axis=0, times=10**6, order="tiled"),
+        InterpolatePositions(axis=0, size=10**7),
+        InterpolatePositions(axis=(0, 1), size=(10**4, 10**4)),
+    ],
+    ids=lambda edit: edit.name,
+)
+def test_an_axis_of_which_each_place_is_looked_at_is_bounded(edit):
+    leaf = LeafSpec(kind=LeafKind.ARRAY, shape=(8, 4), dtype="float32")
+    problem = refused({}, lambda: edit.map(leaf), exit_code=2)
+    assert "--limit places=" in problem.fix

@@ -60,6 +60,29 @@ def test_a_terminal_gets_a_bar_that_is_removed_at_the_end(clock):
     )
 
 
+def test_a_command_that_tells_nothing_shows_on_a_terminal_that_it_lives(clock):
+    stream = TerminalStream()
+    with ProgressLine(stream, clock=clock, width=100) as line:
+        line.show_life()
+        assert stream.getvalue() == ""
+        clock.now = 1.0
+        line.show_life()
+        line(Progress("reading", 0, 0))
+        clock.now = 3.0
+        line.show_life()
+
+    assert "working, 1.0 s\r" in stream.getvalue()
+    assert "working, 3.0 s\r" in stream.getvalue()
+    assert stream.getvalue().endswith("\r\x1b[K")
+
+
+def test_nobody_hears_of_life_in_a_log(clock):
+    stream = io.StringIO()
+    with ProgressLine(stream, clock=clock):
+        clock.now = 9.0
+    assert stream.getvalue() == ""
+
+
 def test_a_short_command_draws_nothing(clock):
     stream = TerminalStream()
     with ProgressLine(stream, clock=clock) as line:

@@ -179,6 +179,7 @@ NOT_OF_WRITING = {
     ("surgery/inspect.py", "_notes"),
     ("surgery/clean.py", "_notes"),
     ("proof/sharding_file.py", "device_notes"),
+    ("proof/sharding_file.py", "lacking_notes"),
     ("surgery/gate.py", "note"),  # `apply` makes a remark of it
 }
 """What makes sentences for documents of commands that only look, or all of whose notes are said in any case."""

@@ -1,6 +1,7 @@
 """What people read, from documents made by hand: literal text."""
 
 import io
+import itertools
 import math
 
 import pytest
@@ -169,14 +170,32 @@ def test_a_terminal_gets_a_tree_with_sums(monkeypatch):
     ]
 
 
-def test_a_tree_too_long_for_a_terminal_folds_and_says_so():
+def test_a_tree_too_long_for_a_terminal_is_said_in_series(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
     document = inspection_of(*(leaf(f"params/layer_{n}/{k}") for n in range(200) for k in "wb"))
 
     text = drawn(inspection.render, document)
 
-    assert "layer_199/" in text
-    assert "folded at depth 2: `--depth N` shows more" in text
-    assert len(text.splitlines()) < 220
+    assert [line.rstrip() for line in text.splitlines()[5:]] == [
+        "params/                                        9.4 KiB",
+        "  layer_{0..199}/                              9.4 KiB",
+        "    w              200 leaves of float32[2,3]  4.7 KiB",
+        "    b              200 leaves of float32[2,3]  4.7 KiB",
+        "",
+        "leaves that differ in numbers alone are one line; `--verbose` lists each",
+    ]
+    assert "layer_199/" in drawn(inspection.render, document, verbose=True)
+
+
+def test_a_tree_of_which_no_two_leaves_are_alike_folds_and_says_so():
+    names = ["".join(word) for word in itertools.product("abcdefgh", repeat=3)]
+    document = inspection_of(*(leaf(f"params/{name}/{k}") for name in names for k in "wb"))
+
+    text = drawn(inspection.render, document)
+
+    assert "folded at depth 1: `--depth N` shows more" in text
+    assert "1,024 leaves" in text
+    assert len(text.splitlines()) < 60
 
 
 def test_a_key_with_a_slash_stays_one_node(monkeypatch):
@@ -194,7 +213,7 @@ def test_statistics_flag_dead_exploded_saturated_and_non_finite_leaves():
         leaf("dead", statistics=statistics_of(min=0.0, max=0.0, zeros=6, histogram=[6])),
         leaf("huge", statistics=statistics_of(max=3e8)),
         leaf("clipped", statistics=statistics_of(min=-1.0, histogram=[40, 1, 1, 1, 40])),
-        leaf("broken", statistics=statistics_of(mean=math.nan, non_finite=2)),
+        leaf("broken", statistics=statistics_of(mean=math.nan, non_finite=3, nan=2)),
         leaf("count", (2,), "int32", statistics=statistics_of(max=3e8)),
     )
 
@@ -207,7 +226,7 @@ def test_statistics_flag_dead_exploded_saturated_and_non_finite_leaves():
     assert rows[1].endswith("dead: all zeros")
     assert rows[2].endswith("exploded")
     assert rows[3].endswith("saturated")
-    assert rows[4].endswith("2 values not finite")
+    assert rows[4].endswith("2 NaN, 1 infinity")
     assert rows[5].endswith("▅██▅")
 
 
@@ -287,10 +306,10 @@ def test_single_leaves_come_only_with_verbose():
 
 
 def test_many_removed_leaves_are_counted_unless_verbose():
-    document = preview_of(removed=[f"ema/{n}" for n in range(9)])
+    document = preview_of(removed=[f"ema/{n}" for n in "abcdefghi"])
 
     assert "    and 4 more (`--verbose` lists them)\n" in plain(preview.render, document)
-    assert "ema/8" in plain(preview.render, document, verbose=True)
+    assert "ema/i" in plain(preview.render, document, verbose=True)
 
 
 def test_a_report_says_what_was_verified_and_what_is_shared():

@@ -107,10 +107,10 @@ def test_a_plan_that_says_a_format_itself_is_not_told_another(surgery, source, t
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("output:\n  format: parquet\n", "plan.yaml:2: `format` must be one of"),
-        ("output:\n  shard: 5GB\n", "plan.yaml:1: `output` needs `format`"),
-        ("output:\n  format: npz\n  shards: 3\n", "plan.yaml:3: `output` has no key `shards`"),
-        ("output: npz\n", "plan.yaml:1: `output` must be a mapping"),
+        ("output:\n  format: parquet\n", "plan.yaml:2:3: `format` must be one of"),
+        ("output:\n  shard: 5GB\n", "plan.yaml:1:1: `output` needs `format`"),
+        ("output:\n  format: npz\n  shards: 3\n", "plan.yaml:3:3: `output` has no key `shards`"),
+        ("output: npz\n", "plan.yaml:1:1: `output` must be a mapping"),
     ],
 )
 def test_what_is_wrong_with_an_output_is_said_at_its_line(tmp_path, text, said):

@@ -130,3 +130,40 @@ def test_a_scale_that_the_factors_were_not_made_for_is_refused(surgery, tmp_path
                     "--layout", "peft", "--rank", "1", "--to", "npz")  # fmt: skip
     assert ended.code == 2
     assert "no format that 'extract-lora' writes" in ended.err
+
+
+LAYOUTS = {
+    "peft": True,
+    "peft-transposed": True,
+    "r ins, outs r -> ins outs": True,
+    "flax": False,
+    "embed r, r heads -> embed heads": False,
+    "r in, r out -> in out": False,
+    "in r, out r -> in out": False,
+}
+
+
+@pytest.mark.parametrize(("layout", "is_pefts"), LAYOUTS.items())
+@pytest.mark.parametrize(("shape", "rank"), [((8, 8), 8), ((8, 6), 6), ((8, 8), 2)])
+def test_of_whatever_size_a_and_b_have_pefts_axes_or_are_refused(
+    surgery, tmp_path, layout, is_pefts, shape, rank
+):
+    draw = np.random.default_rng(0)
+    base, tuned = (draw.normal(size=shape).astype("f4") for _ in range(2))
+    for name, kernel in (("base", base), ("tuned", tuned)):
+        save_file({"q.weight": kernel}, tmp_path / f"{name}.safetensors")
+    command = ["extract-lora", tmp_path / "base.safetensors", tmp_path / "new", "*.weight"]
+    command += ["--with", tmp_path / "tuned.safetensors", *NAMES, "--layout", layout]
+    done = surgery(*command, "--rank", str(rank), "--to", "peft", "--quiet")
+    assert (done.code == 0) is is_pefts, done.err
+    if not is_pefts:
+        assert "makes no adapter as PEFT has it" in done.err
+        return
+    tensors = load_file(tmp_path / "new/adapter_model.safetensors")
+    a, b = (tensors[f"base_model.model.q.lora_{x}.weight"] for x in "AB")
+    inputs, outputs = shape[::-1] if layout == "peft" else shape
+    assert (a.shape, b.shape) == ((rank, inputs), (outputs, rank))
+    assert f"{inputs:,} inputs and {outputs:,} outputs" in done.out + done.err
+    if rank == min(shape):
+        learnt = (tuned - base).T if layout != "peft" else tuned - base
+        np.testing.assert_allclose(b @ a, learnt, atol=1e-5)

@@ -85,13 +85,18 @@ class Commands:
         log: Path | None = None,
         small: bool = False,
         after: tuple[float, str] | None = None,
+        powerless: bool = False,
     ) -> Ended:
-        """Run a command until it ends or stops. ``after``: so many seconds, and which signal comes then."""
+        """Run a command until it ends or stops. ``after``: so many seconds, and which signal comes then.
+
+        ``powerless``: as a user who may do what modes say, and no more; root may do all.
+        """
         asked = {
             "args": args,
             "fault": (fault or Fault()).words(scope),
             "small": small,
             "seconds": self._seconds,
+            "powerless": powerless,
         }
         if log is not None:
             asked["log"] = str(log)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from random import Random
 
 from tests.faults.machine import Case, Verdict
+
+CHUNK = re.compile(r"\d+(\.\d+)*")
 
 
 def draw(case: Case, chance: Random) -> str:
@@ -51,9 +54,15 @@ def _of_silence(case: Case, how: str, file: Path, verdict: Verdict) -> str:
         return "silent"
     if case.is_right():
         return "silent and harmless"
-    is_data = "d" in file.parts or (
-        file.suffix in ("", ".safetensors", ".npz") and not file.name.startswith("_")
-    )
-    if not is_data:
+    if not _holds_values(file):
         verdict.blame("flip", f"in '{file}', it does harm, and `verify` is silent: {case.why}")
     return "silent, in values"
+
+
+def _holds_values(file: Path) -> bool:
+    """True of data files of databases, chunks (`0.0` in zarr 2, `c/0/0` in zarr 3), and formats that are one file."""
+    return (
+        "d" in file.parts
+        or CHUNK.fullmatch(file.name) is not None
+        or (file.suffix in ("", ".safetensors", ".npz") and not file.name.startswith("_"))
+    )

@@ -25,7 +25,10 @@ UNRECORDED = "only its record"
 RECORD_KEPT = re.compile(r"'([^']+)' keeps the record of")
 NOTHING = "nothing was left behind"
 COMPLETE = re.compile(r"'([^']+)' is complete")
-REMAINS = re.compile(r"'([^']+)' could not be removed")
+PUT_ASIDE = re.compile(r"'([^']+)' is what stood at '[^']+', and could not be put back")
+REMAINS = re.compile(
+    r"'([^']+)'(?: could not be removed|, which stood there before, is not removed)"
+)
 KEPT = re.compile(r"'([^']+)' keeps what is done[^`]*`surgery ([^`]*)` goes on from there")
 STAGING = re.compile(r"\..+\.surgery-tmp-[0-9a-f]{8}(-.*)?|.+\.surgery-old")
 
@@ -60,6 +63,8 @@ class Case:
         self.right: dict[str, bool] = {}
         """Of digests of results: whether Orbax restored what is expected."""
         self._counts: dict[Fault, int] = {}
+        self.of_another = ""
+        """A digest of what comes of another source, once that was asked."""
         self.judged = 0
         self.why = ""
         self.lay()
@@ -77,7 +82,8 @@ class Case:
 
     def run(self, fault: Fault | None = None, **more: object) -> Ended:
         row = self.row
-        fault = (fault or Fault())._replace(deny=row.deny)
+        fault = fault or Fault()
+        fault = fault._replace(deny=",".join(filter(None, (row.deny, fault.deny))))
         return self.commands(row.typed(self.place), self.place, fault, small=row.small, **more)
 
     def counted(self, fault: Fault) -> int:
@@ -175,7 +181,11 @@ class Case:
 
     def _judge_said(self, verdict: Verdict, allowed: Sequence[int]) -> None:
         ended, state, said = verdict.ended, verdict.state, verdict.ended.said
-        named = {m[1] for pattern in (REMAINS, KEPT, RECORD_KEPT) for m in pattern.finditer(said)}
+        named = {
+            m[1]
+            for pattern in (REMAINS, KEPT, RECORD_KEPT, PUT_ASIDE)
+            for m in pattern.finditer(said)
+        }
         left = {str(self.place / name) for name in verdict.left}
         for name in named - left:
             verdict.blame("sentence", f"said to be there, and is not: {name}")
@@ -191,7 +201,8 @@ class Case:
             verdict.blame("sentence", f"{meant}? {state}")
         if ended.code == 0 and state != "new":
             verdict.blame("exit", f"0, and the destination is {state}")
-        is_said = complete or (state == "old without record" and RECORD_KEPT.search(said))
+        told = {"old without record": RECORD_KEPT, "old set aside": PUT_ASIDE}
+        is_said = complete or (state in told and told[state].search(said))
         if ended.code and state != "old" and not is_said:
             verdict.blame(
                 "sentence", f"exit {ended.code}, the destination is {state}, and nobody says so"
@@ -202,13 +213,14 @@ class Case:
     def goes_on(self, verdict: Verdict) -> None:
         """What was left is removed or gone on from, as was said, and the same command comes to its end."""
         advised = KEPT.search(verdict.ended.said)
-        if verdict.state.startswith("new") and not self.row.keeps and not self.row.stands:
-            return
+        is_over = verdict.state.startswith("new") and not self.row.keeps and not self.row.stands
         typed = shlex.split(advised[2]) if advised else self.row.typed(self.place)
         if verdict.left and not self.row.keeps:
             ended = self.commands(["clean", str(self.place / self.row.result)], self.place)
             if ended.code:
                 verdict.blame("clean", ended.said)
+        if is_over:
+            return
         aside = self.place / f"{self.row.result}{SET_ASIDE}"
         if aside.exists() and verdict.state == "new":  # whether it is still wanted is asked
             ended = self.commands(typed, self.place)

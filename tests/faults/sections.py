@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from tests.faults import calls, flips, meanwhile, power
+from tests.faults import calls, filesystems, flips, meanwhile, power
 from tests.faults.machine import Case, Verdict
 
 
@@ -32,6 +32,12 @@ SECTIONS = {
     ),
     "power": Section(
         power.draw, power.strike, 1, "the power goes after a call, and what was not synced is lost"
+    ),
+    "filesystems": Section(
+        filesystems.draw,
+        filesystems.strike,
+        2,
+        "the device fills, is another one, has no links, is read-only, or everything is another user's",
     ),
     "flips": Section(flips.draw, flips.strike, 4, "a bit flips in a result, sealed or not"),
 }

@@ -23,6 +23,13 @@ EXPLAINED = {
         "Of a string leaf whose value in `_strings.json` is no text, Orbax restores whatever stands there: a number, a"
         " dict. Here it is refused: it is not what was saved.",
     ),
+    "a leaf above leaves": Explained(
+        ("databases", "leaf folders"),
+        "refused",
+        "and nothing with its name is stored",
+        "Where a key of a path is lost in `_METADATA`, a leaf may stand where others have a node. Orbax restores the"
+        " others and drops it without a word. Here the leaf is refused, as nothing is stored under that name.",
+    ),
     "damaged placeholder": Explained(
         ("leaf folders",),
         "differs",

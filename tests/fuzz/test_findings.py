@@ -134,3 +134,14 @@ def test_brackets_that_stay_open_are_counted_before_yaml_is_read(tmp_path):
 def test_files_that_only_begin_like_an_order_are_none(tmp_path, content):
     with pytest.raises(PlanError, match="holds no order"):
         order_in("order.npy", lambda _: content)
+
+
+@pytest.mark.parametrize("other", [{"kind": "none"}, 7, None, ["text"]], ids=str)
+def test_a_sharding_that_is_no_text_is_none(tmp_path, other):
+    place = shutil.copytree(SAMPLES / "digits_standard", tmp_path / "odd")
+    file = place / "_sharding"
+    shardings = json.loads(file.read_text())
+    file.write_text(json.dumps(dict.fromkeys(shardings, other)))
+    tree = open_checkpoint(str(place)).tree
+    assert [*tree] == [*open_checkpoint(str(SAMPLES / "digits_standard")).tree]
+    assert {spec.sharding for spec in tree.values()} == {None}

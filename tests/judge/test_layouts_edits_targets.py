@@ -1,6 +1,6 @@
 """Orbax is the judge: the result of every edit, in every layout, restores into the original training state."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,13 @@ import pytest
 from surgery_cli import reports, surgery
 from surgery_cli.operations.table import operations
 from surgery_cli.planning import operation_from_options, plan_of
-from tests.judge.combinations import EVERY_EDIT, Combination, combinations, plain_combinations
+from tests.judge.combinations import (
+    EVERY_EDIT,
+    PLAIN_EDITS,
+    Combination,
+    combinations,
+    plain_combinations,
+)
 from tests.judge.conftest import Saved
 from tests.judge.edits import DONOR_LAYOUTS, Edit
 from tests.judge.merges import TUNES
@@ -67,24 +73,24 @@ def test_every_operation_of_the_table_is_judged() -> None:
     assert judged | elsewhere == set(operations())
 
 
-@pytest.mark.parametrize("chosen", [combinations, plain_combinations])
-def test_every_two_of_layout_state_and_edit_meet(
-    chosen: Callable[..., Iterable[Combination]],
-) -> None:
-    def pairs(found: Iterable[Combination]) -> set[tuple[str, ...]]:
-        return {
-            names
-            for layout, target, edit in found
-            for names in (
-                (layout.name, target.name),
-                (layout.name, edit.name),
-                (target.name, edit.name),
-            )
-        }
+def test_every_layout_meets_every_state_and_every_edit_some_layouts() -> None:
+    some, every = (list(combinations(every=which)) for which in (False, True))
 
-    some = list(chosen(every=False))
-    edits = {edit.name for _, _, edit in some}
-    assert pairs(some) == pairs(one for one in chosen(every=True) if one[2].name in edits)
+    assert _names(some, 0, 1) == _names(every, 0, 1)
+    for edit in EVERY_EDIT:
+        assert len({layout.name for layout, _, other in some if other is edit}) >= 5, edit.name
+
+
+def test_every_layout_every_state_and_every_plain_edit_is_restored_without_a_target() -> None:
+    some, every = (list(plain_combinations(every=which)) for which in (False, True))
+
+    for part in (0, 1):
+        assert _names(some, part) == _names(every, part)
+    assert _names(some, 2) == {(name,) for name in PLAIN_EDITS}
+
+
+def _names(found: Iterable[Combination], *parts: int) -> set[tuple[str, ...]]:
+    return {tuple(combination[part].name for part in parts) for combination in found}
 
 
 def test_the_original_target_restores_what_was_edited(

@@ -13,11 +13,11 @@ from surgery_cli.settings.reshard import Reshard
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("reshard:\n  mash: {fsdp: 4}\n", "plan.yaml:2: `reshard` has no key `mash`"),
-        ("reshard:\n  mesh: {fsdp: four}\n", "plan.yaml:2: `mesh` must be"),
-        ("reshard:\n  mesh: {fsdp: 0}\n", "plan.yaml:2: `mesh` must be"),
-        ("reshard:\n  spec: {params: 3}\n", "plan.yaml:2: `spec` must be"),
-        ("reshard: fsdp=4\n", "plan.yaml:1: `reshard` must be a mapping"),
+        ("reshard:\n  mash: {fsdp: 4}\n", "plan.yaml:2:3: `reshard` has no key `mash`"),
+        ("reshard:\n  mesh: {fsdp: four}\n", "plan.yaml:2:10: `mesh` must be"),
+        ("reshard:\n  mesh: {fsdp: 0}\n", "plan.yaml:2:10: `mesh` must be"),
+        ("reshard:\n  spec: {params: 3}\n", "plan.yaml:2:10: `spec` must be"),
+        ("reshard: fsdp=4\n", "plan.yaml:1:1: `reshard` must be a mapping"),
     ],
 )
 def test_what_is_wrong_with_a_layout_is_said_at_its_line(

@@ -101,7 +101,7 @@ WRONG = {
     "a value": ([surgery.Rescale(at=KERNEL, by="x")], "x"),
     "a pattern": ([surgery.Rescale(at="params/Dens_0", by=2)], "matches nothing"),
     "a text that is none": ("head.yaml", "a plan is a mapping"),
-    "an object": (3, "a int is no plan"),
+    "an object": (3, "of type `int` is no plan"),
     "a type": ([{**EDIT, "at": 3}], "at"),
 }
 
@@ -118,7 +118,11 @@ def test_what_is_wrong_is_an_error_of_the_command_line(kind, tmp_path):
 
 @pytest.mark.parametrize(
     ("given", "what"),
-    [({"sed": 3}, "perhaps `seed`"), ({"seed": "x"}, "Expected `int"), ({"link": "soft"}, "link")],
+    [
+        ({"sed": 3}, "perhaps `seed`"),
+        ({"seed": "x"}, "`seed` must be a whole number"),
+        ({"link": "soft"}, "link"),
+    ],
 )
 def test_settings_are_checked(given, what):
     with pytest.raises(surgery.PlanError) as refused:

@@ -2,6 +2,7 @@
 
 `python -m tests.mutants N [--modules …] [--seed S] [--results FILE]` tries N mutants of each module, drawn at
 random. Each runs in a process forked from one that has loaded the libraries, so that most take a second or two.
+`--again` tries those that the results name as having survived, wherever their lines are now.
 """
 
 import argparse
@@ -105,6 +106,7 @@ def main():
     parser.add_argument(
         "--results", type=Path, help="a JSON file that keeps what is found, by module"
     )
+    parser.add_argument("--again", action="store_true", help="only those that survived")
     given = parser.parse_args()
     for name in PRELOADED:
         importlib.import_module(name)
@@ -113,13 +115,13 @@ def main():
         every = mutants_of(source)
         if not survives(module, source, tests_of(module)):
             sys.exit(f"the tests of {module} fail without any change")
-        chosen = sorted(Random(given.seed).sample(every, min(given.count, len(every))))
+        chosen = _survivors(given, module, every) if given.again else _drawn(given, every)
         alive = [mutant for mutant in chosen if survives(module, mutant.source, tests_of(module))]
         _say(f"{module}: {len(chosen)} of {len(every)} mutants tried, {len(alive)} survive")
         for mutant in alive:
             _say(f"    {_file(module).relative_to(ROOT)}:{mutant.line}: {mutant.change}")
         if given.results:
-            _keep(given.results, module, len(every), chosen, alive)
+            _keep(given, module, source, len(every), chosen, alive)
 
 
 def _say(line):
@@ -127,11 +129,32 @@ def _say(line):
     sys.stdout.flush()
 
 
-def _keep(place, module, every, chosen, alive):
-    known = json.loads(place.read_text()) if place.exists() else {}
-    left = [f"line {mutant.line}: {mutant.change}" for mutant in alive]
-    known[module] = {"mutants": every, "tried": len(chosen), "survived": left}
-    place.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+def _drawn(given, every):
+    return sorted(Random(given.seed).sample(every, min(given.count, len(every))))
+
+
+def _survivors(given, module, every):
+    """The mutants that survived; their lines may have moved."""
+    known = _known(given).get(module, {"survived": []})["survived"]
+    survived = {(one["code"], one["change"]) for one in known}
+    lines = _file(module).read_text().splitlines()
+    return [one for one in every if (lines[one.line - 1].strip(), one.change) in survived]
+
+
+def _known(given):
+    return json.loads(given.results.read_text()) if given.results.exists() else {}
+
+
+def _keep(given, module, source, every, chosen, alive):
+    known = _known(given)
+    lines = source.splitlines()
+    left = [
+        {"line": one.line, "code": lines[one.line - 1].strip(), "change": one.change}
+        for one in alive
+    ]
+    tried = known[module]["tried"] if given.again else len(chosen)
+    known[module] = {"mutants": every, "tried": tried, "survived": left}
+    given.results.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

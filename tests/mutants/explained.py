@@ -1,23 +1,94 @@
 """Mutants that no test can notice, since nothing that anybody sees depends on what they change."""
 
+UNREAD = "a number beside a step that no step of its kind reads"
 EXPLAINED = {
     (
         "resolution.names",
+        "if LeafPath() in draft.leaves and len(draft.leaves) > 1:",
         "len(draft.leaves) > 1: GtE",
     ): "a bare leaf that is new has others beside it",
-    ("tree.linear_matching", "0: 1"): "a number beside a step that no step of its kind reads",
+    (
+        "resolution.names",
+        "close = nearest(str(path[0]), items, 1)",
+        "1: 2",
+    ): "only the nearest is named",
+    (
+        "tree.linear_matching",
+        'steps += [("one", re.compile(re.escape(c), re.DOTALL), 0) for c in text]',
+        "0: 1",
+    ): UNREAD,
+    (
+        "tree.linear_matching",
+        'steps.append(("one", re.compile(test, re.DOTALL), 0))',
+        "0: 1",
+    ): UNREAD,
+    ("tree.linear_matching", 'steps.append(("look", re.compile(test), 0))', "0: 1"): UNREAD,
+    (
+        "tree.linear_matching",
+        'steps += [("either", None, at + 3), ("one", each, 0), ("go", None, at)]',
+        "0: 1",
+    ): UNREAD,
+    ("tree.linear_matching", 'steps.append(("mark", mark, 0))', "0: 1"): UNREAD,
+    ("tree.linear_matching", 'steps.append(("mark", mark + 1, 0))', "0: 1"): UNREAD,
+    (
+        "tree.linear_matching",
+        'steps.append(("either", None, 0))',
+        "0: 1",
+    ): "it is written over once its other way is known",
+    (
+        "tree.linear_matching",
+        'steps.append(("go", None, 0))',
+        "0: 1",
+    ): "it is written over once its end is known",
     (
         "tree.targets",
+        "self.is_sequence: dict[LeafPath, bool] = {LeafPath(): False}",
         "False: True",
     ): "what is said of the root is said anew for the first leaf of any tree",
     (
+        "tree.targets",
+        "for count in range(len(parts), 0, -1):",
+        "0: 1",
+    ): "a first key alone is what it says, whether it is there or not",
+    (
         "operations.clip",
+        "is_above = measured > self.to",
         "measured > self.to: GtE",
     ): "a norm that is just the bound is divided by itself, which is 1",
-    ("operations.transpose", "n > axis: GtE"): "the axis itself was left out before",
+    (
+        "operations.transpose",
+        "rest = tuple(n - (n > axis) for n in self.axes if n != axis)",
+        "n > axis: GtE",
+    ): "the axis itself was left out before",
     (
         "operations.rekey",
+        "left = (old for old, news in whole.items() if news[:1] != (old,))",
         "1: 2",
-    ): "where a leaf stays, the first place alone is taken; below a leaf is no node",
+    ): "a leaf that is copied leaves no gap in the list where it stays",
+    (
+        "operations.rekey",
+        "stay = {path: stand_ins.get(path, relation.get(path, (path,)))[:1] for path in draft.leaves}",
+        "1: 2",
+    ): "the first place alone is taken",
+    (
+        "operations.rekey",
+        "for depth in range(len(node), len(leaf) + 1)",
+        "1: 2",
+    ): "below a leaf is no node",
+    (
+        "draft.digest",
+        "parts = zip(DigestPart(), (source, list(donors), list(donors.values())), strict=True)",
+        "True: False",
+    ): "three parts, and three values",
+    (
+        "draft.kernels.scale",
+        "far = math.inf if power > 0 else 0.0",
+        "power > 0: GtE",
+    ): "whatever a factor is, its power of 0 is 1",
+    (
+        "draft.kernels.scale",
+        "return size.min() if power > 0 else size.max()",
+        "power > 0: GtE",
+    ): "whatever a factor is, its power of 0 is 1",
 }
-"""Why, by the module and the change."""
+"""Why, by the module, the line and the change."""

@@ -15,8 +15,10 @@ from surgery_cli.draft.effect import (
     keeps_size,
     keeps_start,
 )
+from surgery_cli.draft.expression import Made
 from surgery_cli.draft.kernels.cut import Cut, Steps
 from surgery_cli.draft.kernels.scale import (
+    FollowFactor,
     ScaleAboveStart,
     _largest_power,
     power_of,
@@ -34,8 +36,8 @@ from surgery_cli.tree.number_ranges import read_range
 from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.tree.targets import Places, Target
-from tests.hand_built_trees import resolved
-from tests.operations.value_edits import edited
+from tests.hand_built_trees import W, adam, resolved
+from tests.operations.value_edits import KERNEL, computed, edited, stored
 
 LEAF = LeafSpec(kind=LeafKind.ARRAY, shape=(2, 3, 4), dtype="float32")
 
@@ -93,6 +95,9 @@ def test_an_axis_that_is_taken_out_of_a_permutation_moves_those_behind_it():
 
 def test_one_value_is_a_range_to_clip_to_and_an_axis_must_be_there():
     leaf = np.array([0.0, 1.0], np.float32)
+    assert resolved({"w": NUMBERS}, Clip(at=("w",), min=0.5, max=0.5)).leaves
+    with pytest.raises(PlanError, match="is above"):
+        resolved({"w": NUMBERS}, Clip(at=("w",), min=0.5, max=0.25))
     np.testing.assert_array_equal(edited(Clip(min=0.5, max=0.5), leaf), [0.5, 0.5])
     assert Clip(at=("w",), max=0.5).effect == Shifts(keeps_signs=True)
     assert Clip(at=("w",), max=0.0).effect == Shifts(keeps_signs=True)
@@ -145,6 +150,7 @@ def test_powers_of_factors():
     assert _largest_power(factor, kit, 1) == 4.0
     assert _largest_power(factor, kit, -1) == 0.5
     assert (power_of(-2.0, 1, even=False), power_of(-2.0, 1, even=True)) == (-2.0, 2.0)
+    assert (power_of(1.0, 1, even=False), power_of(-1.0, 3, even=False)) == (1.0, -1.0)
     assert (power_of(0.0, 1, even=True), power_of(1e-300, 2, even=True)) == (None, None)
     assert ScaleAboveStart(1.0, 0.1, is_even=True).is_identity([LEAF], LEAF)
     assert not ScaleAboveStart(2.0, 0.1, is_even=True).is_identity([LEAF], LEAF)
@@ -171,6 +177,12 @@ def test_keys_that_a_leaf_brings_along_may_be_odd_unless_its_name_gets_worse():
         moved({"w": {"x": NUMBERS}}, "w", "..")
 
 
+def test_a_subtree_below_a_leaf_is_one_problem():
+    with pytest.raises(PlanError) as refused:
+        resolved({"w": NUMBERS, "v": {"a": NUMBERS, "b": NUMBERS}}, Rename(at=("v",), to="w/x"))
+    assert [problem.what for problem in refused.value.problems] == ["'w/x' cannot stand below 'w'"]
+
+
 def test_text_has_an_address_of_its_own_and_numbers_need_none():
     assert moved({"w": NUMBERS}, "w", "a~b") == {"a~b"}
     with pytest.raises(PlanError, match="could not be restored"):
@@ -191,3 +203,38 @@ def test_whole_subtrees_that_collide_are_named_as_such():
     more = [*both, path("b", "z")]
     kept = by_subtree(pair(("b",), ("a",)), [*places, (more[-1], more[-1])], more)
     assert kept == pair(("b",), ("a",))
+
+
+def test_collisions_are_lifted_while_their_last_keys_are_one():
+    assert Collision(path("a", "x"), path("b", "x"), path("c", "x")).lifted() == Collision(
+        path("a"), path("b"), path("c")
+    )
+    assert Collision(path("a", "x"), path("b", "x"), path("c", "y")).lifted() is None
+    assert Collision(path("a", "x"), path("x"), path("c", "x")).lifted() is None
+
+
+def test_no_slot_is_known_of_a_leaf_that_is_gone():
+    """Of an empty dict in the params that is filled, the holes in the optimizer's slots are filled, too."""
+    draft = resolved(adam({"a": {}, "b": W}), Rename(at=("params/b",), to="params/a/b"))
+    assert {str(leaf) for leaf in draft.leaves} >= {"params/a/b", "opt_state/0/mu/a/b"}
+    assert set(draft.slots) <= set(draft.leaves)
+
+
+@pytest.mark.parametrize("fresh", [0.0, None])
+def test_places_whose_factor_is_zero_are_started_anew_and_are_no_loss(fresh):
+    """Also where all factors are, and beside factors so small that other values could be lost."""
+    leaf = np.array([1.0, 2.0], np.float16)
+    for factor, expected in (
+        ([0.0, 0.0], leaf if fresh is None else [0.0, 0.0]),
+        ([0.0, 0.25], [1.0 if fresh is None else 0.0, 0.5]),
+        ([1.0, 0.25], [1.0, 0.5]),
+    ):
+        by = np.array(factor, np.float32)
+        recipe = Made(
+            FollowFactor(1, fresh=fresh),
+            (stored(leaf), stored(by, path("by"))),
+            stored(leaf).spec,
+            KERNEL,
+        )
+        found = computed(recipe, {KERNEL: leaf, path("by"): by})
+        np.testing.assert_array_equal(found, expected)

@@ -194,6 +194,13 @@ def test_a_step_that_the_run_should_have_saved_is_missed(
         named_steps(steps, there)
 
 
+def test_the_last_steps_are_those_of_the_highest_numbers_and_never_fewer_than_asked() -> None:
+    assert named_steps("last:2", [10, 9, 100]) == [10, 100]
+    assert named_steps("last:3", [10, 9, 100]) == [9, 10, 100]
+    with pytest.raises(PlanError, match="the run has no 4 steps"):
+        named_steps("last:4", [10, 9, 100])
+
+
 def test_a_range_of_another_run_leaves_none_out(
     run: Path, members: list[Path], tmp_path: Path
 ) -> None:

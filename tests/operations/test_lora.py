@@ -150,6 +150,8 @@ def test_what_is_left_over_on_either_side_is_named_all_at_once() -> None:
 
     said = "\n".join(problem.what for problem in refused.value.problems)
     assert "'lora' has no leaf 'bare/a'" in said
+    assert "bare/b" not in said  # a kernel without any LoRA is one problem
+    assert "nor has it what `b` says" in {str(one.why) for one in refused.value.problems}
     assert "'lora' has no leaf 'half/b'" in said
     assert "'gone/a' of 'lora' belongs to no kernel" in said
     assert "'gone/b' of 'lora' belongs to no kernel" in said

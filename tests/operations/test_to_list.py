@@ -111,4 +111,6 @@ def test_what_is_a_list_already_is_refused(source: Path) -> None:
 def test_the_preview_names_the_places_that_hold_nothing(source: Path, tmp_path: Path) -> None:
     surgery.apply(str(source), str(tmp_path / "dropped"), DROPPED)
     report = surgery.plan(str(tmp_path / "dropped"), plan_of(CHAINS))
-    assert "the list 'opt_state' holds None at index 0" in list(map(str, report.notes))
+    notes = list(map(str, report.notes))
+    assert "the list 'opt_state' holds None at index 0" in notes
+    assert sum("`plans/nnx-to-linen-like.yaml`" in note for note in notes) == 1

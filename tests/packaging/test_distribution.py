@@ -1,9 +1,13 @@
 """What is installed from a wheel or an sdist is the program, and what it needs is said with its oldest version."""
 
 import os
+import re
 import subprocess
 import sys
+import tomllib
+import zipfile
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +28,30 @@ def test_the_package_runs_as_a_module():
     assert run(*command).startswith("surgery 0.")
 
 
+def in_the_package():
+    """Every file of the package that git knows."""
+    return run("git", "ls-files", "surgery_cli").splitlines()
+
+
+def test_every_file_of_the_package_that_is_no_code_is_named_as_its_data():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    patterns = project["tool"]["setuptools"]["package-data"]["surgery_cli"]
+    files = {file.removeprefix("surgery_cli/") for file in in_the_package()}
+    named = {file for file in files for pattern in patterns if Path(file).match(pattern)}
+    assert {file for file in files if not file.endswith(".py")} - named == set()
+
+
+def test_every_package_of_an_extra_is_pinned():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    assert extras.keys() == {"dev", "demo", "docs", "gcs", "plot", "s3"}
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pinned = {line.partition("==")[0].lower() for line in lines}
+    names = {re.match(r"[\w-]+", one)[0].lower() for extra in extras.values() for one in extra}
+    assert names - pinned == set()
+
+
 @pytest.fixture(scope="module")
 def distributions(tmp_path_factory, pytestconfig):
     if not pytestconfig.getoption("every_combination"):
@@ -42,6 +70,14 @@ def run(*words, cwd=ROOT):
     )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
+
+
+def test_the_wheel_is_the_package_with_its_license_and_nothing_else(distributions):
+    with zipfile.ZipFile(distributions["whl"]) as wheel:
+        names = [name for name in wheel.namelist() if ".dist-info/" not in name]
+        (license_file,) = (name for name in wheel.namelist() if name.endswith("/LICENSE"))
+        assert wheel.read(license_file) == (ROOT / "LICENSE").read_bytes()
+    assert sorted(names) == sorted(in_the_package())
 
 
 @pytest.mark.parametrize("kind", ["whl", "gz"])

@@ -96,6 +96,49 @@ def test_every_recipe_of_the_page_is_held_by_a_test_and_short():
     ), "a block outside of a recipe is not run"
 
 
+ROW = re.compile(r"^\| \[.+?\]\(#(.+?)\) \| `(.+?)` \|$", re.MULTILINE)
+
+
+def test_the_fifteen_lines_are_those_of_their_recipes():
+    by_anchor = {
+        re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-"): recipe
+        for title, recipe in recipes().items()
+    }
+    rows = ROW.findall(PAGE.read_text())
+    assert len(rows) == len(dict(rows)) == 15
+    for anchor, line in rows:
+        commands = [
+            shlex.split(command, comments=True) for command, _ in by_anchor[anchor].commands
+        ]
+        assert shlex.split(line) in commands, line
+
+
+@cooks("See what is in a checkpoint")
+def test_what_is_in_a_checkpoint_is_counted(dish, run):
+    leaves = jax.tree.leaves(run.state.params)
+    assert f"{sum(leaf.size for leaf in leaves):,} parameters" in dish
+    kernel = run.state.params["layers_0"]["mlp"]["up"]["kernel"]
+    row = next(line for line in dish.splitlines() if "params/layers_0/mlp/up/kernel" in line)
+    assert f"float32[{','.join(map(str, kernel.shape))}]" in row
+    assert f"{np.linalg.norm(kernel.astype('f8')):.4g}" in row.split()
+    assert "opt_state/1/2/count" in dish  # the schedule's
+
+
+@cooks("What changed between two checkpoints")
+def test_what_differs_is_named_and_what_does_not_is_counted(dish, kitchen):
+    before, after = (
+        jax.tree.leaves_with_path(sample_of_letters(kitchen, step)) for step in (60, 100)
+    )
+    differ = [path for (path, a), (_, b) in zip(before, after, strict=True) if (a != b).any()]
+    assert f"{len(differ)} leaves differ" in dish
+    assert "no difference: " in dish
+
+
+def sample_of_letters(kitchen, step):
+    with ocp.StandardCheckpointer() as checkpointer:
+        return checkpointer.restore(kitchen / f"letters_run/{step}/default")
+
+
 @cooks("New head with another number of classes")
 def test_a_head_of_another_size_starts_anew(kitchen):
     result = digits_resumed(kitchen / "build/three", classes=3).state

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from surgery_cli.cli import main
+from tests.pages.consoles import CONSOLE, REPOSITORY
 from tests.probe.conftest import save
-from tests.test_readme import CONSOLE, REPOSITORY
 
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]\d+)?")
 ROUNDING = re.compile(r"\d\.\d+e-0[5-9]|(?<=agree: )\S+|(?<=at most )\S+")
@@ -57,9 +57,8 @@ def check(monkeypatch, capfd):
 def _check(run, name, folder):
     blocks = CONSOLE.findall(page(name))
     assert blocks
-    for block in blocks:
-        command, _, shown = block.partition("\n")
-        printed = run(command.removeprefix("$ "), folder)
+    for command, shown in blocks:
+        printed = run(command, folder)
         assert words(printed) == words(shown), command
         assert numbers(printed) == pytest.approx(numbers(shown), rel=1e-2, nan_ok=True), command
 

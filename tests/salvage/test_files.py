@@ -17,15 +17,19 @@ VALUES = {
 }
 
 
-def _written(place):
+def _written(place, values=VALUES):
     match place.suffix:
         case ".safetensors":
-            safetensors.numpy.save_file(VALUES, place)
+            safetensors.numpy.save_file(values, place)
         case ".npz":
-            np.savez(place, **VALUES)
+            np.savez(place, **values)
         case _:
-            place.write_bytes(flax.serialization.to_bytes({"params": VALUES, "step": 3}))
+            place.write_bytes(flax.serialization.to_bytes(_state(values)))
     return place
+
+
+def _state(values):
+    return {"params": values, "step": 3, "opt": (np.ones(2), {"n": 7})}
 
 
 def _read(place):
@@ -67,16 +71,52 @@ def test_leaves_before_the_break_come_back(suffix, share, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_without_leave_nothing_is_written_and_nothing_fills_a_file(suffix, tmp_path):
+def test_without_leave_nothing_is_written_and_what_is_no_such_file_fills_none(suffix, tmp_path):
     broken = _written(tmp_path / f"broken{suffix}")
     raw = broken.read_bytes()
     broken.write_bytes(raw[: len(raw) // 2])
     with pytest.raises(CheckpointError, match="whole, and"):
         surgery.rescue(str(broken), str(tmp_path / f"new{suffix}"))
     with pytest.raises(PlanError, match="is one file"):
-        surgery.rescue(str(broken), str(tmp_path / f"new{suffix}"), fill_from=str(broken))
+        surgery.rescue(str(broken), str(tmp_path / f"new{suffix}"), like=str(broken))
+    other = _written(tmp_path / f"other{SUFFIXES[SUFFIXES.index(suffix) - 1]}")
+    with pytest.raises(PlanError, match="cannot fill"):
+        surgery.rescue(str(broken), str(tmp_path / f"new{suffix}"), fill_from=str(other))
     with pytest.raises(CheckpointError, match="would find"):
         surgery.inspect(str(broken))
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("share", [0.2, 0.4, 0.7, 0.99])
+def test_an_older_file_fills_what_is_lost_and_says_of_what(suffix, share, tmp_path):
+    broken, new = _written(tmp_path / f"broken{suffix}"), tmp_path / f"new{suffix}"
+    raw = broken.read_bytes()
+    broken.write_bytes(raw[: int(len(raw) * share)])
+    there = {name for name, v in VALUES.items() if v.tobytes() in broken.read_bytes()}
+    older = {name: values + 1 for name, values in VALUES.items()}
+    other = _written(tmp_path / f"older{suffix}", older)
+
+    found = surgery.rescue(str(broken), str(new), fill_from=str(other))
+
+    values = _read(new)
+    assert list(values) == list(_read(other))
+    for name in VALUES:
+        assert np.array_equal(values[name], (VALUES if name in there else older)[name])
+    filled = {row.path.removeprefix("params/") for row in found.leaves if row.filled_from}
+    assert filled.intersection(VALUES) == VALUES.keys() - there
+    if suffix == ".msgpack":
+        target = {"params": VALUES, "step": 0, "opt": (np.zeros(2), {"n": 0})}
+        restored = flax.serialization.from_bytes(target, new.read_bytes())
+        assert restored["step"] == 3
+        assert restored["opt"][1]["n"] == 7
+
+
+def test_an_older_file_with_another_shape_is_refused(tmp_path):
+    broken = _written(tmp_path / "broken.safetensors")
+    broken.write_bytes(broken.read_bytes()[:-10])
+    other = _written(tmp_path / "older.safetensors", {**VALUES, "f": np.zeros(3, np.float32)})
+    with pytest.raises(PlanError, match="does not fit"):
+        surgery.rescue(str(broken), str(tmp_path / "new.safetensors"), fill_from=str(other))
 
 
 def test_a_member_without_its_checksum_is_lost(tmp_path):

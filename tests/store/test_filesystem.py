@@ -36,8 +36,8 @@ METHODS = {
     *("open", "read_bytes", "read_text", "readlink", "rename", "resolve", "rglob", "rmdir", "samefile", "stat"),
     *("symlink_to", "touch", "unlink", "write_bytes", "write_text"),
 }  # fmt: skip
-OWN_WORDS = {"archive", "filesystem", "item", "ts", "ts.KvStore"}
-"""What has methods of the same names: a zip file, TensorStore, an item, the protocol itself."""
+OWN_WORDS = {"archive", "filesystem", "item", "self._buffered", "ts", "ts.KvStore"}
+"""What has methods of the same names: a zip file, TensorStore and its databases, an item, the protocol itself."""
 
 
 def _touches(tree):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.errors import CheckpointError, MissingError, PlanError
 from surgery_cli.store.filesystem.local_disk import LocalDisk
 from surgery_cli.store.locate.location import Location, locate
 from tests.fixture_truths import FIXTURES, finished, unfinished
@@ -96,6 +96,28 @@ def test_a_step_is_chosen_by_number_and_both_ways_must_agree(manager_root: Path)
     assert locate(f"{manager_root}@1", step=1).step == 1
     with pytest.raises(PlanError, match="name two different steps"):
         locate(f"{manager_root}@1", step=2)
+
+
+def test_the_newest_finished_step_has_a_name(manager_root: Path) -> None:
+    assert locate(f"{manager_root}@latest").step == locate(str(manager_root)).step == 2
+    with pytest.raises(PlanError, match="name two different steps"):
+        locate(f"{manager_root}@latest", step=2)
+
+
+@pytest.mark.parametrize("place", ["", "/2"])
+def test_what_holds_no_steps_has_no_newest_one(manager_root: Path, place: str) -> None:
+    one = f"{manager_root}{place}" if place else str(FLAT)
+    with pytest.raises(PlanError, match="has no newest step"):
+        locate(f"{one}@latest")
+
+
+@pytest.mark.parametrize("step", ["last", "newest", "1..2", "x"])
+def test_what_behind_an_at_is_no_step_is_answered_by_how_steps_are_named(
+    manager_root: Path, step: str
+) -> None:
+    with pytest.raises(MissingError, match="no step") as caught:
+        locate(f"{manager_root}@{step}")
+    assert "@latest" in caught.value.problems[0].fix
 
 
 def test_an_existing_path_wins_over_the_reading_as_a_step(tmp_path: Path) -> None:

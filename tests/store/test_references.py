@@ -14,6 +14,8 @@ from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, WriteError
 from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.store.open.item import PytreeItem
+from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.write.step import StepWriter
 from surgery_cli.tree.paths import LeafPath
 
@@ -162,3 +164,22 @@ def test_a_data_file_that_lost_its_end_after_it_was_opened_is_no_shorter_value(
 
     with pytest.raises(CheckpointError, match="is truncated"):
         checkpoint.read(path)
+
+
+def test_a_directory_with_the_name_of_a_data_file_is_none_however_large(
+    sources: dict[str, Path], tmp_path: Path
+) -> None:
+    database = tmp_path / "turned"
+    shutil.copytree(sources["ocdbt"], database)
+    (item,) = open_checkpoint(str(database)).items.values()
+    assert isinstance(item, PytreeItem)
+    assert isinstance(item.store, OcdbtStore)
+    for file in [database / name for name in item.store.survey.files]:
+        content = file.read_bytes()
+        file.unlink()
+        file.mkdir()
+        with pytest.raises(CheckpointError, match=file.name):
+            _ = open_checkpoint(str(database)).tree
+        file.rmdir()
+        file.write_bytes(content)
+    assert open_checkpoint(str(database)).tree

@@ -1,12 +1,16 @@
 """What a run has kept with `--resume` may itself be damaged: the same command goes on all the same, or begins anew."""
 
 import json
+import re
+import shlex
 import shutil
 
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
+from surgery_cli import surgery
+from surgery_cli.salvage.place import fingerprint
 from tests.store.cutting import Runs
 
 RANDOM = np.random.default_rng(3)
@@ -121,3 +125,22 @@ def test_the_advice_is_a_command_that_is_not_refused(run, source, tmp_path):
     assert "--resume --force` goes on from there" in ended["said"]
     assert run(*command(there, new, "--force"))["code"] == 0
     check(new)
+
+
+@pytest.mark.parametrize("source", ["ocdbt"], indirect=True)
+def test_doctor_names_the_command_that_goes_on_from_what_is_kept_and_it_does(run, source, tmp_path):
+    new = tmp_path / "runs" / "new"
+    new.parent.mkdir()
+    assert run(*command(source, new), cut=["entry+", 4, "SIGKILL"])["code"] == -9
+    (left,) = new.parent.iterdir()
+    before = fingerprint(new.parent)
+
+    (row,) = surgery.doctor(str(new.parent), settled_seconds=0).places
+
+    assert fingerprint(new.parent) == before
+    assert (row.path, row.state, row.of) == (left.name, "leftover", "surgery")
+    typed, then = re.fullmatch(r"`surgery ([^`]*)` goes on from there; (.*)", row.todo).groups()
+    assert then.startswith(f"`surgery clean {left}` removes it")
+    assert run(*shlex.split(typed))["code"] == 0
+    check(new)
+    assert [one.name for one in new.parent.iterdir()] == ["new"]

@@ -1,5 +1,6 @@
 """`--as-step N` into the run that is read: it appears whole, a manager restores it, nothing else is touched."""
 
+import json
 import shutil
 
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ TREE = {
     "params": {"w": np.arange(64, dtype=np.float32), "b": np.ones(8, np.float32)},
 }
 DOUBLED = plan_from_document({"edits": [{"op": "rescale", "at": "params/w", "by": 2}]})
+COUNTED = plan_from_document({"edits": [{"op": "set", "at": "step", "to": 7}]})
 FORMATS = {
     "plain": {},
     "prefix": {"step_prefix": "checkpoint"},
@@ -73,7 +75,57 @@ def test_a_manager_restores_the_new_step_and_the_others_are_as_they_were(tmp_pat
     assert list(steps) == [3, 5, 7]
     np.testing.assert_array_equal(tree["params"]["w"], TREE["params"]["w"] * 2)
     np.testing.assert_array_equal(tree["params"]["b"], TREE["params"]["b"])
-    assert metrics == {"loss": (5 if said == "root" else 3) / 2}
+    assert metrics is None  # they were measured on other values
+
+
+def best(path, **form):
+    with ocp.CheckpointManager(path, options=names(**form)) as manager:
+        return manager.best_step()
+
+
+@pytest.mark.parametrize(
+    ("plan", "metrics", "kept"),
+    [
+        (DOUBLED, "auto", False),
+        (DOUBLED, "drop", False),
+        (DOUBLED, "keep", True),
+        (COUNTED, "auto", True),
+        (COUNTED, "drop", False),
+    ],
+    ids=["values", "values dropped", "values kept", "the count", "the count dropped"],
+)
+def test_a_manager_does_not_judge_new_values_by_the_old_ones_metrics(tmp_path, plan, metrics, kept):
+    run = saved(tmp_path / "run")
+    assert best(run) == 3
+    report = apply(f"{run}@3", run, plan, as_step=7, metrics=metrics)
+    said = [str(note) for note in report.consequences if "metrics" in note]
+    assert len(said) == (plan is DOUBLED or metrics == "drop")
+    assert all("come along" in note if kept else "are left out" in note for note in said)
+    assert (restored(run, 7)[2] == {"loss": 1.5}) is kept
+    assert best(run) == (7 if kept else 3)
+    with ocp.CheckpointManager(run, options=names(max_to_keep=1)) as manager:
+        manager.save(8, args=ocp.args.StandardSave(TREE), metrics={"loss": 9})
+        manager.wait_until_finished()
+        assert list(manager.all_steps()) == ([7] if kept else [3, 7])
+
+
+def test_metrics_go_into_a_run_of_their_own_unless_told(tmp_path):
+    run = saved(tmp_path / "run")
+    report = apply(f"{run}@3", tmp_path / "kept", DOUBLED)
+    assert any("come along, which were measured on other" in note for note in report.notes)
+    assert restored(tmp_path / "kept", 3)[2] == {"loss": 1.5}
+    report = apply(f"{run}@3", tmp_path / "dropped", DOUBLED, metrics="drop")
+    assert any("metrics are left out" in note for note in report.consequences)
+    assert restored(tmp_path / "dropped", 3)[2] is None
+    metadata = json.loads((tmp_path / "dropped/3/_CHECKPOINT_METADATA").read_text())
+    assert "metrics" not in metadata["item_handlers"]
+
+
+def test_the_number_inside_is_not_said_to_be_old_where_the_plan_sets_it(tmp_path):
+    run = saved(tmp_path / "run")
+    options = surgery.Options(as_step=7)
+    preview = surgery.plan(f"{run}@3", COUNTED, destination=str(run), options=options)
+    assert "inside" not in " ".join(preview.consequences)
 
 
 def test_the_preview_says_what_a_manager_makes_of_it(tmp_path):

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from surgery_cli.console.arguments import Destination, Output, PlanFile, Source
+from surgery_cli.console.formats.files import (
+    HtmlTo,
+    OutputFile,
+    failures_written,
+    output_files,
+    write_files,
+)
 from surgery_cli.console.many_hosts import joined
 from surgery_cli.console.printing import print_document, print_report, progress, saying
 from surgery_cli.settings.run import Options
@@ -29,6 +36,7 @@ def apply(
     set: Variables = None,
     dry_run: DryRun = False,
     options: Options,
+    html: HtmlTo = None,
     output: Output,
 ) -> int:
     """Write a new checkpoint: the source with a plan applied, verified before it appears."""
@@ -39,7 +47,9 @@ def apply(
 
         return read_plan(plan, settings=set or {}, content=filesystem.read_anew)
 
-    return run_plan(source, destination, read, options, output, dry_run=dry_run)
+    files = output_files((), html, "apply", source, destination, plan)
+    with failures_written(files):
+        return run_plan(source, destination, read, options, output, dry_run=dry_run, files=files)
 
 
 def run_plan(
@@ -50,9 +60,12 @@ def run_plan(
     output: Output,
     *,
     dry_run: bool,
+    files: Sequence[OutputFile],
     reworded: Callable[[str], str] = str,
 ) -> int:
     """Apply a plan, or with ``dry_run`` print what that would do; the notes as ``reworded`` puts them.
+
+    The report goes to ``files``, too; of a run on many hosts that of the first process.
 
     ``plan`` makes it, once the processes of a run on many hosts have met: whatever fails then ends all of them.
     """
@@ -61,10 +74,13 @@ def run_plan(
 
     render = partial(preview.render, verbose=output.verbose)
     if dry_run:
-        found = surgery.plan(
-            source, plan(), destination=destination, options=options, say=saying(output)
-        )
-        print_document(_said(found, reworded), output, render)
+        with progress(output):
+            found = surgery.plan(
+                source, plan(), destination=destination, options=options, say=saying(output)
+            )
+        found = _said(found, reworded)
+        write_files(found, files, render)
+        print_document(found, output, render)
         return 0
     with joined(options) as membership:
         if membership is not None and not membership.is_first:
@@ -81,13 +97,16 @@ def run_plan(
                 membership=membership,
             )
     report = _said(report, reworded)
-    print_report(
-        report,
-        output,
-        render,
-        consequences=report.consequences,
-        assumptions=[taken.sentence for taken in report.assumptions],
-    )
+    try:
+        write_files(report, files, render)
+    finally:  # the checkpoint is there, and that is said in any case
+        print_report(
+            report,
+            output,
+            render,
+            consequences=report.consequences,
+            assumptions=[taken.sentence for taken in report.assumptions],
+        )
     return 0
 
 

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from surgery_cli.console.arguments import Checkpoint, Output
+from surgery_cli.console.arguments import Checkpoint, Output, complete_checkpoint
 from surgery_cli.console.formats.files import (
+    HtmlTo,
     OutputTo,
     failures_written,
     output_files,
@@ -23,6 +24,7 @@ _Policy = Annotated[
     Address,
     typer.Argument(
         parser=address,
+        autocompletion=complete_checkpoint,
         metavar="POLICY",
         help="The rules: .yaml, .toml or .json; `-` is standard input.",
         show_default=False,
@@ -40,6 +42,7 @@ def check(
     params: Params = None,
     memory_bytes: Memory = MEMORY_BYTES,
     output_to: OutputTo = (),
+    html: HtmlTo = None,
     output: Output,
 ) -> int:
     """Hold a checkpoint against the rules of a policy; exit code 1 if one is broken that is an error.
@@ -51,7 +54,7 @@ def check(
     from surgery_cli.planning import read_policy
     from surgery_cli.store import filesystem
 
-    files = output_files(output_to, "check", checkpoint)
+    files = output_files(output_to, html, "check", checkpoint, policy)
     with failures_written(files), progress(output) as listener:
         rules = read_policy(policy, settings=set or {}, content=filesystem.read_anew)
         found = surgery.check(
@@ -61,6 +64,7 @@ def check(
             options=Options(step=step, item=item, params=params, memory_bytes=memory_bytes),
             listener=listener,
         )
-    write_files(found, files)
-    print_report(found, output, partial(checks.render, verbose=output.verbose))
+    render = partial(checks.render, verbose=output.verbose)
+    write_files(found, files, render)
+    print_report(found, output, render)
     return 0 if found.holds else 1

@@ -6,6 +6,7 @@ import msgspec
 
 from surgery_cli.cli.commands.apply import run_plan
 from surgery_cli.console.arguments import Destination, Output, Source
+from surgery_cli.console.formats.files import HtmlTo, failures_written, output_files
 from surgery_cli.errors import PlanError
 from surgery_cli.settings.run import Options
 from surgery_cli.settings.shared import DryRun
@@ -17,6 +18,7 @@ def compact(
     *,
     dry_run: DryRun = False,
     options: Options,
+    html: HtmlTo = None,
     output: Output,
 ) -> int:
     """Write a copy without dead bytes: what edits have left in data files, and nothing refers to.
@@ -31,4 +33,14 @@ def compact(
             fix="leave `--compact` out; `surgery apply` takes it",
         )
     options = msgspec.structs.replace(options, compact="always")
-    return run_plan(source, destination, lambda: plan_of([]), options, output, dry_run=dry_run)
+    files = output_files((), html, "compact", source, destination)
+    with failures_written(files):
+        return run_plan(
+            source,
+            destination,
+            lambda: plan_of([]),
+            options,
+            output,
+            dry_run=dry_run,
+            files=files,
+        )

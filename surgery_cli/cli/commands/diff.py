@@ -8,6 +8,7 @@ from typing import Annotated
 from surgery_cli.cli.options.patterns import Patterns
 from surgery_cli.console.arguments import Output, directory
 from surgery_cli.console.formats.files import (
+    HtmlTo,
     OutputTo,
     failures_written,
     output_files,
@@ -41,6 +42,7 @@ def diff(
     item: Item = None,
     memory_bytes: Memory = MEMORY_BYTES,
     output_to: OutputTo = (),
+    html: HtmlTo = None,
     output: Output,
 ) -> int:
     """Compare structure and values of two checkpoints; exit code 1 if they differ.
@@ -50,7 +52,7 @@ def diff(
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import difference
 
-    files = output_files(output_to, "diff", a, b)
+    files = output_files(output_to, html, "diff", a, b)
     with failures_written(files), progress(output) as listener:
         found = surgery.diff(
             a,
@@ -65,6 +67,7 @@ def diff(
             listener=listener,
             say=saying(output),
         )
-    write_files(found, files)
-    print_report(found, output, partial(difference.render, verbose=output.verbose))
+    render = partial(difference.render, verbose=output.verbose)
+    write_files(found, files, render)
+    print_report(found, output, render)
     return 1 if found.only_in_a or found.only_in_b or found.changed else 0

@@ -11,10 +11,17 @@ import msgspec
 import typer
 
 from surgery_cli.cli.commands.apply import judge_plan, run_plan
+from surgery_cli.cli.options.completion import complete_leaf, completion_of
 from surgery_cli.cli.options.parameters import Command, option, parameter, with_options
-from surgery_cli.cli.options.patterns import complete_leaf
 from surgery_cli.cli.rendering.spelling import in_options, said_in_options
-from surgery_cli.console.arguments import Checkpoint, Destination, Output, Source
+from surgery_cli.console.arguments import (
+    Checkpoint,
+    Destination,
+    Output,
+    Source,
+    complete_checkpoint,
+)
+from surgery_cli.console.formats.files import HtmlTo, failures_written, output_files
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.table import operations
 from surgery_cli.settings.declaration import Group
@@ -69,12 +76,14 @@ def edit_command(name: str) -> Command:
         set: Variables = None,
         dry_run: DryRun = False,
         options: Options,
+        html: HtmlTo = None,
         output: Output,
         **given: Any,
     ) -> int:
+        files = output_files((), html, name, source, destination)
         follows = "optimizer" in {f.name for f in fields_of(kind)}
         more = {"optimizer": options.optimizer} if follows else {}
-        with said_in_options(kind):
+        with failures_written(files), said_in_options(kind):
             return run_plan(
                 source,
                 destination,
@@ -82,15 +91,16 @@ def edit_command(name: str) -> Command:
                 options,
                 output,
                 dry_run=dry_run,
+                files=files,
                 reworded=lambda text: in_options(text, kind),
             )
 
     command: Command = writing if kind.writes else looking
     command.__name__ = name
     command.__doc__ = inspect.getdoc(kind)
-    return with_options(
-        command, [*(_parameter(key, field) for key, field in fields.items()), *_to(kind)]
-    )
+    places = kind.path_fields
+    own = [_parameter(key, f, is_place=f.name in places) for key, f in fields.items()]
+    return with_options(command, [*own, *_to(kind)])
 
 
 def _to(kind: type[Operation]) -> Iterator[inspect.Parameter]:
@@ -121,7 +131,7 @@ def _exported(plan: Plan, edit: Operation, to: str | None) -> Plan:
     return msgspec.structs.replace(plan, output=msgspec.convert({"format": form, **said}, Export))
 
 
-def _parameter(key: str, field: Field) -> inspect.Parameter:
+def _parameter(key: str, field: Field, *, is_place: bool) -> inspect.Parameter:
     from surgery_cli.planning.command_line import option_name
 
     if field.name == "at":
@@ -136,6 +146,9 @@ def _parameter(key: str, field: Field) -> inspect.Parameter:
         required=field.required,
         default=False if field.is_flag else None,
         metavar=None if field.is_flag else _metavar(field),
+        autocompletion=complete_checkpoint
+        if is_place
+        else completion_of(option_name(field), "", field.choices),
     )
 
 

@@ -10,6 +10,7 @@ from surgery_cli.cli.commands.apply import run_plan
 from surgery_cli.cli.options.patterns import Patterns
 from surgery_cli.cli.rendering.spelling import in_options, said_in_options
 from surgery_cli.console.arguments import Destination, Output, Source
+from surgery_cli.console.formats.files import HtmlTo, failures_written, output_files
 from surgery_cli.errors import PlanError
 from surgery_cli.inputs.addresses import address
 from surgery_cli.settings.declaration import Group, setting
@@ -38,6 +39,7 @@ def export(
     dry_run: DryRun = False,
     export: Export,
     options: Options,
+    html: HtmlTo = None,
     output: Output,
 ) -> int:
     """Write the leaves in a format of other programs: safetensors, Flax's msgpack, NumPy's npz.
@@ -52,7 +54,8 @@ def export(
     def planned() -> Plan:
         return _with_output(plan, set or {}, tuple(at or ()), except_, export)
 
-    with said_in_options(Export):
+    files = output_files((), html, "export", source, destination)
+    with failures_written(files), said_in_options(Export):
         return run_plan(
             source,
             destination,
@@ -60,6 +63,7 @@ def export(
             options,
             output,
             dry_run=dry_run,
+            files=files,
             reworded=lambda text: in_options(text, Export),
         )
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal
 
 from surgery_cli.cli.options.patterns import Patterns
 from surgery_cli.cli.rendering.spelling import said_in_options
 from surgery_cli.console.arguments import Checkpoint, Output
+from surgery_cli.console.formats.files import (
+    HtmlTo,
+    failures_written,
+    output_files,
+    write_files,
+)
 from surgery_cli.console.printing import print_document, progress, saying
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.reshard import HostReading, Reshard
@@ -21,6 +27,13 @@ def inspect(
     stats: Annotated[
         bool, setting("Read every value: mean, std, range, norm, histogram.", Group.SHOW)
     ] = False,
+    only: Annotated[
+        Literal["bad"] | None,
+        setting(
+            "Read every value, and show what is wrong alone: NaN, infinities, dead, saturated; exit code 1 if any is.",
+            Group.SHOW,
+        ),
+    ] = None,
     optimizer: Annotated[
         bool, setting("Name the twins and clocks of the optimizer state.", Group.SHOW)
     ] = False,
@@ -35,6 +48,7 @@ def inspect(
     params: Params = None,
     memory_bytes: Memory = MEMORY_BYTES,
     reads: HostReading,
+    html: HtmlTo = None,
     output: Output,
 ) -> int:
     """Show what is in a checkpoint: its tree, with shapes, dtypes and bytes.
@@ -44,7 +58,8 @@ def inspect(
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import inspection
 
-    with progress(output) as listener, said_in_options(Reshard):
+    files = output_files((), html, "inspect", checkpoint)
+    with failures_written(files), progress(output) as listener, said_in_options(Reshard):
         found = surgery.inspect(
             checkpoint,
             tuple(at or ()),
@@ -52,6 +67,7 @@ def inspect(
             item=item,
             params=params,
             stats=stats,
+            only=only,
             digests=digests,
             optimizer=optimizer,
             layout=reads.request,
@@ -60,5 +76,7 @@ def inspect(
             listener=listener,
             say=saying(output),
         )
-    print_document(found, output, partial(inspection.render, depth=depth))
-    return 0
+    render = partial(inspection.render, depth=depth, verbose=output.verbose)
+    write_files(found, files, render)
+    print_document(found, output, render)
+    return 1 if only is not None and found.leaves else 0

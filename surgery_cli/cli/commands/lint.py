@@ -6,17 +6,19 @@ from typing import Annotated
 
 import typer
 
-from surgery_cli.console.arguments import Output
+from surgery_cli.console.arguments import Output, complete_checkpoint
 from surgery_cli.console.page import Page
 from surgery_cli.console.printing import print_report
 from surgery_cli.document import Linted, LintedFile
 from surgery_cli.errors import Gathering
 from surgery_cli.inputs.addresses import LocalAddress, local_address
+from surgery_cli.words.quantities import counted
 
 _Plans = Annotated[
     list[LocalAddress],
     typer.Argument(
         parser=local_address,
+        autocompletion=complete_checkpoint,
         metavar="PLAN...",
         help="Plans and policies: .yaml, .toml or .json.",
         show_default=False,
@@ -43,5 +45,5 @@ def lint(plans: _Plans, *, output: Output) -> int:
 
 def _render(document: Linted, page: Page) -> None:
     for found in document.files:
-        entries = "edits" if found.kind == "plan" else "rules"
-        page.line(f"{found.file}: {found.kind} of {found.entries:,} {entries}")
+        entry = "edit" if found.kind == "plan" else "rule"
+        page.line(f"{found.file}: {found.kind} of {counted(found.entries, entry)}")

@@ -6,7 +6,13 @@ from functools import partial
 from typing import Annotated
 
 from surgery_cli.console.arguments import OptionalPlanFile, Output, Source
-from surgery_cli.console.printing import print_document, print_json, print_text, saying
+from surgery_cli.console.formats.files import (
+    HtmlTo,
+    failures_written,
+    output_files,
+    write_files,
+)
+from surgery_cli.console.printing import print_document, print_json, print_text, progress, saying
 from surgery_cli.errors import PlanError
 from surgery_cli.inputs.addresses import destination_address
 from surgery_cli.settings.declaration import Group, setting
@@ -37,6 +43,7 @@ def plan(
         ),
     ] = False,
     options: Options,
+    html: HtmlTo = None,
     output: Output,
 ) -> int:
     """Show what `apply` would do; nothing is written.
@@ -47,7 +54,7 @@ def plan(
     """
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import preview
-    from surgery_cli.planning import read_plan, yaml_of
+    from surgery_cli.planning import read_plan
     from surgery_cli.store import filesystem
 
     if inverse != (plan is None):
@@ -57,13 +64,31 @@ def plan(
             fix="`surgery plan SRC --inverse`" if inverse else "`surgery plan SRC PLAN`",
         )
     if plan is None:
-        undoing = surgery.inverse(source, options=options)
-        if output.json:
-            print_json(undoing)
-        else:
-            print_text(yaml_of(undoing.plan))
-        return 0
-    read = read_plan(plan, settings=set or {}, content=filesystem.read_anew)
-    found = surgery.plan(source, read, destination=destination, options=options, say=saying(output))
-    print_document(found, output, partial(preview.render, verbose=output.verbose))
+        return _print_inverse(source, html, options, output)
+    files = output_files((), html, "plan", source, plan, destination)
+    with failures_written(files), progress(output):
+        read = read_plan(plan, settings=set or {}, content=filesystem.read_anew)
+        found = surgery.plan(
+            source, read, destination=destination, options=options, say=saying(output)
+        )
+    render = partial(preview.render, verbose=output.verbose)
+    write_files(found, files, render)
+    print_document(found, output, render)
+    return 0
+
+
+def _print_inverse(source: str, html: str | None, options: Options, output: Output) -> int:
+    from surgery_cli import surgery
+    from surgery_cli.planning import yaml_of
+
+    if html is not None:
+        raise PlanError(
+            "`--inverse` prints a plan, and a plan is no page",
+            fix="`surgery plan SRC PLAN --html FILE` shows what a plan does",
+        )
+    undoing = surgery.inverse(source, options=options)
+    if output.json:
+        print_json(undoing)
+    else:
+        print_text(yaml_of(undoing.plan))
     return 0

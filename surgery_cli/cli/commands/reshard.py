@@ -7,6 +7,7 @@ import msgspec
 from surgery_cli.cli.commands.apply import run_plan
 from surgery_cli.cli.rendering.spelling import in_options, said_in_options
 from surgery_cli.console.arguments import Destination, Output, Source
+from surgery_cli.console.formats.files import HtmlTo, failures_written, output_files
 from surgery_cli.settings.reshard import Reshard
 from surgery_cli.settings.run import Options, WritingOptions
 from surgery_cli.settings.shared import DryRun
@@ -19,6 +20,7 @@ def reshard(
     dry_run: DryRun = False,
     layout: Reshard,
     options: WritingOptions,
+    html: HtmlTo = None,
     output: Output,
 ) -> int:
     """Lay a checkpoint out for another topology: its stored chunks, and what says how arrays are sharded.
@@ -34,7 +36,8 @@ def reshard(
     if not is_stated and options.like_init is not None:
         layout = Reshard(like_init=options.like_init)
     run = Options(**msgspec.structs.asdict(options))
-    with said_in_options(Reshard):
+    files = output_files((), html, "reshard", source, destination)
+    with failures_written(files), said_in_options(Reshard):
         return run_plan(
             source,
             destination,
@@ -42,5 +45,6 @@ def reshard(
             run,
             output,
             dry_run=dry_run,
+            files=files,
             reworded=lambda text: in_options(text, Reshard),
         )

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from surgery_cli.console.arguments import Checkpoint, Output
 from surgery_cli.console.formats.files import (
+    HtmlTo,
     OutputTo,
     failures_written,
     output_files,
@@ -19,19 +20,21 @@ from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.sample import SampleSeed, SampleText
 from surgery_cli.settings.shared import MEMORY_BYTES, Item, LikeInit, Memory, Step
 
+_Like = Annotated[
+    str | None,
+    setting(
+        "Compare structure, shapes and dtypes with OTHER; no values.",
+        Group.CHECK,
+        "OTHER",
+        checkpoint_address,
+    ),
+]
+
 
 def verify(
     checkpoint: Checkpoint,
     *,
-    like: Annotated[
-        str | None,
-        setting(
-            "Compare structure, shapes and dtypes with OTHER; no values.",
-            Group.CHECK,
-            "OTHER",
-            checkpoint_address,
-        ),
-    ] = None,
+    like: _Like = None,
     like_init: LikeInit = None,
     like_manifest: Annotated[
         str | None,
@@ -54,13 +57,14 @@ def verify(
     item: Item = None,
     memory_bytes: Memory = MEMORY_BYTES,
     output_to: OutputTo = (),
+    html: HtmlTo = None,
     output: Output,
 ) -> int:
     """Read every byte and check it against the digests on record; exit code 1 on a finding."""
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import verdict
 
-    files = output_files(output_to, "verify", checkpoint, *([like] if like else []))
+    files = output_files(output_to, html, "verify", checkpoint, like, like_manifest)
     with failures_written(files), progress(output) as listener:
         found = surgery.verify(
             checkpoint,
@@ -76,6 +80,7 @@ def verify(
             listener=listener,
             say=saying(output),
         )
-    write_files(found, files)
-    print_report(found, output, partial(verdict.render, strict=strict))
+    render = partial(verdict.render, strict=strict, verbose=output.verbose)
+    write_files(found, files, render)
+    print_report(found, output, render)
     return 0 if found.agrees and not (strict and found.without_digest) else 1

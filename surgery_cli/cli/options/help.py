@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from typer.core import TyperArgument, TyperCommand
 
 from surgery_cli.cli.options.conversion import convert_directly
+from surgery_cli.console.printable import legible
 from surgery_cli.settings.declaration import Group
 
 if TYPE_CHECKING:
@@ -15,11 +17,19 @@ if TYPE_CHECKING:
     from typer._click.formatting import HelpFormatter
 
 
+def readable(text: str) -> str:
+    """The help as standard output can show it: Typer writes UTF-8, whatever the locale has."""
+    return legible(text, sys.stdout.encoding or "utf-8")
+
+
 class GroupedHelp(TyperCommand):
     """A command whose help says arguments as the documentation does, options by group, and an example."""
 
-    example: Callable[[], str]
-    """Made only when it is shown: an edit's is read from YAML."""
+    examples: Callable[[], tuple[str, ...]]
+    """Made only when they are shown: an edit's are read from YAML."""
+
+    def get_help(self, ctx: Context) -> str:
+        return readable(super().get_help(ctx))
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         convert_directly(self.get_params(ctx))
@@ -53,5 +63,6 @@ class GroupedHelp(TyperCommand):
         return [p for p in self.get_params(ctx) if isinstance(p, TyperArgument)]
 
     def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
-        with formatter.section("Example"):
-            formatter.write(f"  {self.example()}\n")
+        with formatter.section("Examples"):
+            for example in self.examples():
+                formatter.write(f"  {example}\n")

@@ -10,6 +10,7 @@ import msgspec
 import typer
 from msgspec import inspect as types
 
+from surgery_cli.cli.options.completion import completion_of
 from surgery_cli.cli.rendering.spelling import said_in_options
 from surgery_cli.inputs.limits import limits
 from surgery_cli.settings.declaration import Group, Setting, settings_of
@@ -72,6 +73,7 @@ def options_of(kind: type[msgspec.Struct]) -> Iterator[inspect.Parameter]:
             required=field.required,
             default=declared.default or (None if field.default in ("", (), {}) else field.default),
             metavar=declared.metavar or "|".join(field.choices) or None,
+            autocompletion=completion_of(declared.option, declared.metavar, field.choices),
             parser=declared.parser,
             min=declared.least,
         )

@@ -1,4 +1,4 @@
-"""Patterns of leaves as arguments; the shell completes the paths inside the checkpoint that was named before."""
+"""Patterns of leaves as arguments."""
 
 from __future__ import annotations
 
@@ -6,17 +6,7 @@ from typing import Annotated
 
 import typer
 
-
-def complete_leaf(context: typer.Context, incomplete: str) -> list[str]:
-    """Paths inside the checkpoint; none if it cannot be opened."""
-    from surgery_cli import surgery
-
-    given = context.params
-    checkpoint = next((given[n] for n in ("source", "checkpoint", "a") if given.get(n)), None)
-    if not isinstance(checkpoint, str):
-        return []
-    return surgery.complete_path(checkpoint, incomplete)
-
+from surgery_cli.cli.options.completion import complete_leaf
 
 Patterns = Annotated[
     list[str] | None,

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from surgery_cli.cli.rendering.judgement import cost_of, judged_on
 from surgery_cli.console.page import Cell, Page, Row
 from surgery_cli.console.printable import shown_path
 from surgery_cli.errors import grouped
 from surgery_cli.reports import Checked, RuleVerdict
 from surgery_cli.words.lists import listed
-from surgery_cli.words.quantities import (
-    byte_text,
-    counted,
-    duration_text,
-    leaves_text,
-    number_text,
-)
+from surgery_cli.words.quantities import counted
 
 _MOST_FINDINGS = 10
 _WORDS = {
@@ -29,35 +26,27 @@ def render(document: Checked, page: Page, *, verbose: bool = False) -> None:
     if document.chosen:
         page.line(document.chosen, indent=2)
     page.line()
-    page.table(map(_row, document.rules), indent=2)
+    page.table(map(_row, document.rules), indent=2, dispensable=_DISPENSABLE)
     for rule in document.rules:
         if not rule.holds:
             page.line()
             _render_findings(rule, page, most=None if verbose else _MOST_FINDINGS)
     page.line()
-    agreed = leaves_text(document.sources_checked)
-    page.line(
-        Cell("holds" if document.holds else "broken", "good" if document.holds else "bad"),
-        f": {_counts(document)}; read {byte_text(document.bytes_read)}"
-        + (f", {agreed} agreed with digests on record" if document.sources_checked else "")
-        + f"; {duration_text(document.seconds)}",
-    )
+    said = Cell("holds", "good") if document.holds else Cell("broken", "bad")
+    page.verdict(said, f": {_counts(document)}; {cost_of(document)}")
+
+
+_DISPENSABLE: Final = {5: "what was found", 4: "by what it is judged", 2: "the rules themselves"}
+"""Columns that a narrow terminal leaves out, the first of these first."""
 
 
 def _row(rule: RuleVerdict) -> Row:
-    between = ""
-    if rule.least is not None and rule.most is not None:
-        ends = dict.fromkeys(map(number_text, (rule.least, rule.most)))
-        between = f"found {' to '.join(ends)}"
-    how = f"by values of {rule.by_values:,}" if rule.by_values else "by metadata"
     stated = ", ".join(rule.rules)
     return (
         Cell(*_WORDS[rule.outcome]),
         Cell(rule.id, "strong"),
         "" if stated in rule.id else stated,
-        Cell(leaves_text(rule.leaves), right=True),
-        how,
-        between,
+        *judged_on(rule),
     )
 
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from typing import Final
+
+from surgery_cli.cli.rendering.series import (
+    MOST_ROWS,
+    count_of,
+    render_paths,
+    render_rest,
+    rows_of,
+)
 from surgery_cli.console.page import Cell, Page, Row
 from surgery_cli.console.printable import shown_path
 from surgery_cli.reports import Change, Difference
 from surgery_cli.words.lists import listed
 from surgery_cli.words.quantities import leaves_text, number_text
-
-_MOST_LINES = 100
+from surgery_cli.words.series import Series
 
 
 def render(document: Difference, page: Page, *, verbose: bool = False) -> None:
@@ -19,35 +28,57 @@ def render(document: Difference, page: Page, *, verbose: bool = False) -> None:
     ):
         page.line(Cell(side, "faint"), shown_path(path))
         page.line(chosen, indent=2)
-    most = _MOST_LINES if page.is_terminal and not verbose else None
     for mark, paths in (("only in a", document.only_in_a), ("only in b", document.only_in_b)):
         if paths:
             page.line()
             page.line(Cell(f"{mark}: {leaves_text(len(paths))}", "strong"))
-            page.names([path or "." for path in paths], most=most, indent=2)
+            render_paths(paths, page, verbose=verbose, indent=2)
     if document.changed:
         page.line()
         page.line(Cell(f"differ: {leaves_text(len(document.changed))}", "strong"))
-        shown = document.changed[:most]
-        page.table([_row(change) for change in shown], indent=2)
-        page.rest(len(document.changed) - len(shown), indent=2)
+        found = rows_of(document.changed, lambda change: change.path or ".", _said, verbose=verbose)
+        shown = found if verbose else found[:MOST_ROWS]
+        page.table(map(_row, shown), indent=2, dispensable=_DISPENSABLE, each=True)
+        render_rest(page, found, shown, indent=2)
     page.line()
     _render_agreement(document, page)
 
 
-def _row(change: Change) -> Row:
-    if change.what != "values":
-        return (change.path or ".", Cell(change.what, "faint"), f"{change.a} → {change.b}")
-    count = largest = relative = ""
-    if change.differing is not None and change.size is not None:
-        count = f"{change.differing:,} of {change.size:,}"
-    if change.max_abs is not None:
-        place = f" at [{','.join(map(str, change.where))}]" if change.where else ""
-        largest = f"by up to {number_text(change.max_abs)}{place}"
-    if change.max_rel is not None:
-        relative = f"relative {number_text(change.max_rel)}"
-    values = f"{change.a} → {change.b}" if change.a != change.b else ""
-    return (change.path or ".", Cell("values", "faint"), values, count, largest, relative)
+_DISPENSABLE: Final = {6: "relative differences", 4: "how many values", 1: "what differs"}
+"""Columns that a narrow terminal leaves out, the first of these first."""
+
+
+def _said(change: Change) -> Hashable:
+    """What leaves of one series have in common."""
+    return change.what if change.what == "values" else (change.what, change.a, change.b)
+
+
+def _row(one: Series) -> Row:
+    """A leaf, or a series of them: of all their values, how many differ, and how far the furthest."""
+    changes: list[Change] = one.members
+    first = changes[0]
+    name, kind, leaves = one.name, Cell(first.what, "faint"), count_of(one)
+    if first.what != "values":
+        return (name, kind, leaves, f"{first.a} → {first.b}")
+    values = count = largest = relative = ""
+    counts = [
+        (c.differing, c.size) for c in changes if c.differing is not None and c.size is not None
+    ]
+    if counts:
+        differing, size = map(sum, zip(*counts, strict=True))
+        count = f"{differing:,} of {size:,}"
+    furthest = max((c.max_abs for c in changes if c.max_abs is not None), default=None)
+    if furthest is not None:
+        place = (
+            f" at [{','.join(map(str, first.where))}]" if first.where and len(changes) == 1 else ""
+        )
+        largest = f"by up to {number_text(furthest)}{place}"
+    ratio = max((c.max_rel for c in changes if c.max_rel is not None), default=None)
+    if ratio is not None:
+        relative = f"relative {number_text(ratio)}"
+    if len(changes) == 1 and first.a != first.b:
+        values = f"{first.a} → {first.b}"
+    return (name, kind, leaves, values, count, largest, relative)
 
 
 def _render_agreement(document: Difference, page: Page) -> None:
@@ -59,9 +90,9 @@ def _render_agreement(document: Difference, page: Page) -> None:
     equal = f"{leaves_text(document.equal)} equal in {scope}{reference}"
     if differing:
         verb = "differs" if differing == 1 else "differ"
-        page.line(Cell(f"{leaves_text(differing)} {verb}", "bad"), f"; {equal}")
+        page.verdict(Cell(f"{leaves_text(differing)} {verb}", "bad"), f"; {equal}")
     else:
-        page.line(Cell("no difference", "good"), f": {equal}")
+        page.verdict(Cell("no difference", "good"), f": {equal}")
     if document.not_compared:
         page.line(Cell(f"not compared: {listed(document.not_compared, 5)}", "faint"))
 

@@ -54,7 +54,8 @@ def _series(places: Sequence[ExaminedPlace], *, verbose: bool) -> Iterator[Seque
 
 def _is_quiet(row: ExaminedPlace) -> bool:
     """True if there is nothing to say of it but that it is there."""
-    return row.state in ("whole", "apart") and not row.todo and not row.temporary
+    is_said = row.state == "apart" or not row.why
+    return row.state in ("whole", "apart") and is_said and not row.todo and not row.temporary
 
 
 def _line(rows: Sequence[ExaminedPlace], page: Page, *, verbose: bool) -> None:

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from surgery_cli.cli.rendering import layout, statistics, tree
-from surgery_cli.console.page import Cell, Page
+from surgery_cli.cli.rendering import layout, series, statistics, tree
+from surgery_cli.cli.rendering.series import LeafSeries
+from surgery_cli.console.page import Cell, Page, Row
 from surgery_cli.console.printable import shown_path
 from surgery_cli.optimizer.follow.clocks import DRIVES
 from surgery_cli.reports import Inspection, LeafRow, OptimizerState
 from surgery_cli.words.lists import listed
 from surgery_cli.words.quantities import array_text, byte_text, counted, leaves_text
+from surgery_cli.words.series import folded
 
-_MOST_LINES: Final = 300
+_MOST_ON_A_TERMINAL: Final = 60
+_MOST_IN_A_PIPE: Final = 300
+_MOST_FOLDED: Final = 40
+"""Where leaves are more than that, lines are series of leaves, and these are so many at most."""
 
 
-def render(document: Inspection, page: Page, *, depth: int | None = None) -> None:
-    """The document as text; a terminal gets a tree that folds where it would be too long, a pipe every path."""
+def render(
+    document: Inspection, page: Page, *, depth: int | None = None, verbose: bool = False
+) -> None:
+    """The document as text; a terminal gets a tree, a pipe paths; of many leaves both get series."""
     _render_header(document, page)
     page.line()
-    if page.is_terminal:
-        _render_tree(document, page, depth)
-    else:
-        _render_paths(document, page, depth)
+    _render_leaves(document, page, depth, verbose=verbose)
     if document.hosts is not None:
         page.line()
         layout.render_reads(document.hosts, page)
@@ -87,6 +92,11 @@ def _render_header(document: Inspection, page: Page) -> None:
     if document.layout not in document.chosen:
         page.line(f"stored as {document.layout}", indent=2)
     count = leaves_text(document.total_leaves)
+    if document.only is not None:
+        looked_at = leaves_text(document.looked_at or 0)
+        bad = f"bad: {document.total_leaves:,} of {looked_at}"
+        good = f"nothing is bad: {looked_at} looked at"
+        page.verdict(Cell(bad, "bad") if document.leaves else Cell(good, "good"), indent=2)
     if not _is_whole(document):
         count = f"{document.total_leaves:,} of {leaves_text(document.all_leaves)}"
     sizes = [count, byte_text(document.total_bytes)]
@@ -107,47 +117,65 @@ def _render_header(document: Inspection, page: Page) -> None:
     page.remarks("note", document.notes, indent=2)
 
 
-def _render_tree(document: Inspection, page: Page, depth: int | None) -> None:
-    folded, header = depth, _header(document)
-    if depth is None:
-        folded = tree.fitting_depth(document.leaves, _MOST_LINES)
-    rows: list[list[Cell]] = []
-    for line in tree.lines(document.leaves, folded):
-        name = "  " * line.depth + line.name
-        if line.leaf is not None:
-            rows.append([Cell(name), *_leaf_cells(line.leaf, bool(header))])
-        else:
-            note = leaves_text(line.leaves) if line.is_folded else ""
-            style = "strong" if line.is_folded else "faint"
-            size = Cell(byte_text(line.bytes), "faint", right=True)
-            rows.append([Cell(name, style), Cell(note, "faint"), size])
-    page.table(rows, header=header)
-    if depth is None and folded is not None:
-        page.line()
-        page.line(
-            Cell(
-                f"folded at depth {folded}: `--depth N` shows more, and so does a pattern", "faint"
-            )
-        )
+def _render_leaves(document: Inspection, page: Page, depth: int | None, *, verbose: bool) -> None:
+    leaves, header = series.single(document.leaves), _header(document)
+    row_of = _tree_row if page.is_terminal else _path_row
+    most = _MOST_ON_A_TERMINAL if page.is_terminal else _MOST_IN_A_PIPE
+    rows = _rows(leaves, depth, row_of)
+    depth_shown, is_long = None, len(rows) > most and not verbose
+    if is_long:
+        leaves = series.together(document.leaves)
+        rows = _rows(leaves, depth, row_of)
+    if is_long and len(rows) > _MOST_FOLDED and depth is None:
+        depth_shown = tree.fitting_depth(leaves, _MOST_FOLDED)
+        rows = _rows(leaves, depth_shown, row_of)
+    shown = rows[:most] if is_long else rows
+    dispensable = _WITH_STATISTICS if header else _DISPENSABLE
+    page.table(shown, header=header, dispensable=dispensable, each=True)
+    if not is_long:
+        return
+    page.line()
+    if depth_shown is not None:
+        page.hint(f"folded at depth {depth_shown}: `--depth N` shows more, a pattern too")
+    if len(shown) < len(rows):
+        page.rest(len(rows) - len(shown), indent=0)
+    page.hint("leaves that differ in numbers alone are one line; `--verbose` lists each")
 
 
-def _render_paths(document: Inspection, page: Page, depth: int | None) -> None:
-    header = _header(document)
-    if depth is None:
-        rows = [_path_row(row, bool(header)) for row in document.leaves]
-    else:
-        rows = []
-        for line in tree.lines(document.leaves, depth):
-            if line.leaf is not None:
-                rows.append(_path_row(line.leaf, bool(header)))
-            elif line.is_folded:
-                size = Cell(byte_text(line.bytes), right=True)
-                rows.append([Cell(f"{line.path}/"), Cell(leaves_text(line.leaves)), size])
-    page.table(rows, header=header)
+_DISPENSABLE: Final = {11: "what they are to others", 2: "sizes"}
+_WITH_STATISTICS: Final = {
+    9: "histogram", 8: "zeros", 4: "std", 7: "norm", 11: "what they are to others", 2: "size",
+    3: "mean", 1: "type", 5: "min", 6: "max",
+}  # fmt: skip
+"""Columns that a narrow terminal leaves out, the first of these first; never what is wrong with values, or a digest."""
 
 
-def _path_row(row: LeafRow, has_statistics: bool) -> list[Cell]:
-    return [Cell(row.spelling or row.path or "."), *_leaf_cells(row, has_statistics)]
+def _rows(
+    leaves: list[LeafSeries], depth: int | None, row_of: Callable[[tree.Line], Row | None]
+) -> list[Row]:
+    if depth is None and row_of is _path_row:  # in the order of the document
+        return [_leaf_row(one.spelling or ".", one) for one in leaves]
+    return [row for line in tree.lines(leaves, depth) if (row := row_of(line)) is not None]
+
+
+def _tree_row(line: tree.Line) -> Row:
+    name = "  " * line.depth + line.name
+    if line.leaf is not None:
+        return _leaf_row(name, line.leaf)
+    note = leaves_text(line.leaves) if line.is_folded else ""
+    style = "strong" if line.is_folded else "faint"
+    size = Cell(byte_text(line.bytes), "faint", right=True)
+    return [Cell(name, style), Cell(note, "faint"), size]
+
+
+def _path_row(line: tree.Line) -> Row | None:
+    """Of a node nothing, unless it stands for what is below."""
+    if line.leaf is not None:
+        return _leaf_row(line.leaf.spelling or ".", line.leaf)
+    if not line.is_folded:
+        return None
+    size = Cell(byte_text(line.bytes), right=True)
+    return [Cell(f"{line.path}/"), Cell(leaves_text(line.leaves)), size]
 
 
 def _header(document: Inspection) -> list[Cell]:
@@ -158,24 +186,29 @@ def _header(document: Inspection) -> list[Cell]:
     return [Cell("leaf"), Cell("type"), Cell("size", right=True), *shown, *rest]
 
 
-def _leaf_cells(row: LeafRow, has_statistics: bool) -> list[Cell]:
-    """What stands behind a leaf's name; columns for statistics only where some leaf has any."""
-    cells = [
-        Cell(row.type_text or array_text(row.dtype, row.shape), "faint"),
-        Cell(byte_text(row.bytes), right=True),
+def _leaf_row(name: str, one: LeafSeries) -> list[Cell]:
+    """A leaf, or a series of them; columns for statistics are empty where there are none."""
+    row, measured = one.first, statistics.cells(one.rows)
+    count = f"{leaves_text(len(one.rows))} of " if len(one.rows) > 1 else ""
+    has_bad_values = measured[-1].style == "bad" and measured[-1].text
+    return [
+        Cell(name, "bad" if has_bad_values else ""),
+        Cell(count + (row.type_text or array_text(row.dtype, row.shape)), "faint"),
+        Cell(byte_text(one.bytes), right=True),
+        *measured,
+        Cell(_role(one), "faint"),
+        Cell(row.digest or "" if len(one.rows) == 1 else ""),
     ]
-    if has_statistics:
-        cells += statistics.cells(row)
-    return [*cells, Cell(_role(row), "faint"), Cell(row.digest or "")]
 
 
-def _role(row: LeafRow) -> str:
-    """What the leaf is to others: a twin of a param, a clock; and its value if known."""
-    words = ""
+def _role(one: LeafSeries) -> str:
+    """What leaves are to others: twins of params, clocks; and the value if known."""
+    words, row = "", one.first
     if row.twin_of is not None:
-        words = f"{row.slot or 'twin'} of {row.twin_of}"
+        params = listed(folded(r.twin_of for r in one.rows if r.twin_of is not None), 1)
+        words = f"{row.slot or 'twin'} of {params}"
     elif row.clock is not None:
         words = "clock" if row.clock == "nothing" else f"clock: {row.clock}"
-    if row.value is None:
+    if row.value is None or len(one.rows) > 1:
         return words
     return f"{words} = {row.value}" if words else f"= {row.value!r}"

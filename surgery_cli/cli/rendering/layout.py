@@ -28,6 +28,7 @@ def render_reads(reads: HostReads, page: Page) -> None:
             _rows(reads.worst),
             indent=2,
             header=["leaf", "split as", "chunks", "read", "of it for nothing"],
+            dispensable={2: "chunks", 1: "split as"},
         )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from msgspec import UNSET
 
 from surgery_cli.cli.rendering import layout
+from surgery_cli.cli.rendering.series import count_of, render_rest
 from surgery_cli.console.page import Cell, Page, Row
 from surgery_cli.console.printable import shown_path
 from surgery_cli.optimizer.follow.answers import meaning
@@ -14,6 +16,7 @@ from surgery_cli.reports import ChangedLeaf, CheckedRule, EditLine, Preview, Rep
 from surgery_cli.store.filesystem.request_counts import Requests
 from surgery_cli.words.lists import listed
 from surgery_cli.words.quantities import byte_text, counted, duration_text, leaves_text, number_text
+from surgery_cli.words.series import Series, in_series
 
 _MOST_REMOVED = 5
 _MOST_SHARED = 3
@@ -40,10 +43,10 @@ def render(document: Preview, page: Page, *, verbose: bool = False) -> None:
         _render_removed(document.removed, page, verbose=verbose)
     if verbose and document.leaves:
         page.line()
-        page.table([_leaf_row(leaf) for leaf in document.leaves], indent=2)
+        page.table(map(_leaf_row, document.leaves), indent=2, dispensable=_OF_LEAVES, each=True)
     page.line()
     if isinstance(document, Report) and document.is_repeated:
-        page.line(Cell("already done", "good"), ": nothing is left to be done")
+        page.verdict(Cell("already done", "good"), ": nothing is left to be done")
         page.line(Cell(f"draft {document.draft}", "faint"))
         return
     _render_bytes(document, page)
@@ -128,7 +131,16 @@ def _render_measured(check: CheckedRule, page: Page, *, verbose: bool) -> None:
 
 def _render_removed(removed: list[str], page: Page, *, verbose: bool) -> None:
     page.line(Cell(f"removes {leaves_text(len(removed))}", "doubtful"), indent=2)
-    page.names(removed, most=None if verbose else _MOST_REMOVED, indent=4)
+    found = [Series(path, [path]) for path in removed]
+    if not verbose and len(removed) > _MOST_REMOVED:
+        found = in_series(removed, str)
+    shown = found if verbose else found[:_MOST_REMOVED]
+    page.table([(one.name, count_of(one)) for one in shown], indent=4)
+    render_rest(page, found, shown, indent=4)
+
+
+_OF_LEAVES: Final = {3: "where they are from", 2: "by which edits"}
+"""Columns that a narrow terminal leaves out, the first of these first."""
 
 
 def _leaf_row(leaf: ChangedLeaf) -> Row:
@@ -202,10 +214,10 @@ def _render_outcome(report: Report, page: Page, *, verbose: bool) -> None:
     if report.sources_checked:
         count = leaves_text(report.sources_checked)
         checked += f", {count} agreed with digests on record when read"
-    page.line(
+    page.verdict(
         Cell("verified", "good") if report.verified else Cell("NOT VERIFIED", "bad"),
         f": the tree is as planned, {checked}; {duration_text(report.seconds)}",
     )
     if report.sealed_files:
         files = counted(report.sealed_files, "file")
-        page.line(Cell("sealed", "good"), f": digests of all leaves and {files} are on record")
+        page.verdict(Cell("sealed", "good"), f": digests of all leaves and {files} are on record")

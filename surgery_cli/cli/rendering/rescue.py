@@ -23,6 +23,14 @@ def render(document: Rescued, page: Page, *, verbose: bool = False) -> None:
         f" names from {document.structure}",
         indent=2,
     )
+    if document.structure_lacks:
+        lacking = listed(document.structure_lacks, word="and")
+        page.line(
+            Cell("not the tree that was saved", "doubtful"),
+            f": {lacking} are not known, and a restore into the original target may be refused;"
+            " `--like` a whole step, or `--like-init`, gives them",
+            indent=2,
+        )
     proofs = [row.proof for row in document.leaves if row.state == "whole" and row.proof]
     for proof, words in _PROOFS.items():
         if number := proofs.count(proof):

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 from surgery_cli.console.page import Cell
+from surgery_cli.proof.soundness import not_finite, out_of_shape
 from surgery_cli.proof.statistics import LeafStatistics
 from surgery_cli.reports import LeafRow
-from surgery_cli.words.quantities import counted, number_text
+from surgery_cli.words.quantities import number_text
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
-_EXPLODED: Final = 1e4
-"""Trained weights and moments lie orders of magnitude below this."""
-
 HEADINGS: Final = ("mean", "std", "min", "max", "norm", "zeros", "histogram", "")
 
 
@@ -29,9 +28,9 @@ def sparkline(counts: list[int]) -> str:
     return "".join(_BARS[1 + round(6 * count / top)] if count else _BARS[0] for count in counts)
 
 
-def cells(row: LeafRow) -> list[Cell]:
-    """The columns of `HEADINGS` for one leaf."""
-    found = row.statistics
+def cells(rows: Sequence[LeafRow]) -> list[Cell]:
+    """The columns of `HEADINGS` for all values of one leaf, or of several that are alike in what is wrong with them."""
+    found = of_all(rows)
     if found is None:
         return [Cell("") for _ in HEADINGS]
     numbers = (found.mean, found.std, found.min, found.max, found.norm)
@@ -39,31 +38,47 @@ def cells(row: LeafRow) -> list[Cell]:
         *(Cell(number_text(number), right=True) for number in numbers),
         Cell(f"{found.zeros:,}", right=True),
         Cell(sparkline(found.histogram), "faint"),
-        Cell(", ".join(warnings(row, found)), "bad" if found.non_finite else "doubtful"),
+        Cell(", ".join(_warnings(rows[0], found)), "bad" if found.non_finite else "doubtful"),
     ]
 
 
-def warnings(row: LeafRow, found: LeafStatistics) -> list[str]:
-    """What is visibly wrong with a leaf's values; thresholds are for floating leaves only."""
-    size = math.prod(row.shape)
-    words = []
-    if found.non_finite:
-        words.append(f"{counted(found.non_finite, 'value')} not finite")
-    if not row.dtype.startswith(("float", "bfloat")) or size < 2:
-        return words
-    if found.zeros == size:
-        words.append("dead: all zeros")
-    elif max(abs(found.min), abs(found.max)) >= _EXPLODED:
-        words.append("exploded")
-    elif _is_saturated(found):
-        words.append("saturated")
-    return words
+def of_all(rows: Sequence[LeafRow]) -> LeafStatistics | None:
+    """The statistics of all values of several leaves, without a histogram: bins of different leaves do not add up."""
+    each = [(math.prod(row.shape), row.statistics) for row in rows if row.statistics is not None]
+    if len(each) < 2:
+        return each[0][1] if each else None
+    parts = [(size - one.non_finite, one) for size, one in each if size > one.non_finite]
+    count = sum(size for size, _ in parts) or math.nan
+    mean = sum(size * one.mean for size, one in parts) / count
+    spread = (
+        sum(
+            size * (one.std * one.std + (one.mean - mean) * (one.mean - mean))
+            for size, one in parts
+        )
+        / count
+    )
+    return LeafStatistics(
+        mean=mean,
+        std=math.sqrt(spread),
+        min=min((one.min for _, one in parts), default=math.nan),
+        max=max((one.max for _, one in parts), default=math.nan),
+        norm=math.hypot(*(one.norm for _, one in parts)),
+        zeros=sum(one.zeros for _, one in each),
+        non_finite=sum(one.non_finite for _, one in each),
+        nan=sum(one.nan for _, one in each),
+        histogram=[],
+    )
 
 
-def _is_saturated(found: LeafStatistics) -> bool:
-    """True if most values lie at both ends of their range, and few between."""
-    total = sum(found.histogram)
-    if len(found.histogram) < 5 or not found.min < found.max:
-        return False
-    first, last = found.histogram[0], found.histogram[-1]
-    return min(first, last) > 0.2 * total and first + last > 0.6 * total
+def _warnings(row: LeafRow, found: LeafStatistics) -> list[str]:
+    """What is visibly wrong, in words."""
+    return [*not_finite(found), *out_of_shape(row.shape, row.dtype, row.statistics or found)]
+
+
+def marks(row: LeafRow, found: LeafStatistics) -> list[str]:
+    """What is visibly wrong with a leaf's values, without how often: leaves of the same marks are shown together."""
+    counts = {"NaN": found.nan, "infinite": found.non_finite - found.nan}
+    return [
+        *(kind for kind, count in counts.items() if count),
+        *out_of_shape(row.shape, row.dtype, found),
+    ]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from surgery_cli.reports import LeafRow
+from surgery_cli.cli.rendering.series import LeafSeries
 
 
 class Line(NamedTuple):
-    """One line of the tree: a leaf, or a node (``leaf`` is None) with what stands below it."""
+    """One line of the tree: a leaf or a series of them, or a node (``leaf`` is None) with what stands below it."""
 
     depth: int
     name: str
     path: str
-    leaf: LeafRow | None
+    leaf: LeafSeries | None
     leaves: int
     bytes: int
     is_folded: bool = False
@@ -24,20 +24,18 @@ class _Node:
     def __init__(self, path: str) -> None:
         self.path = path
         self.children: dict[str, _Node] = {}
-        self.leaf: LeafRow | None = None
+        self.leaf: LeafSeries | None = None
         self.leaves = 0
         self.bytes = 0
 
 
-def keys_of(row: LeafRow) -> list[str]:
-    """The printed keys of a leaf; a key may hold slashes where the row has a spelling."""
-    if not row.spelling:
-        return row.path.split("/")
+def keys_of(row: LeafSeries) -> list[str]:
+    """The printed keys of a leaf; a key may hold slashes, which its spelling tells from those between keys."""
     parts = row.spelling.split("/")
     return [key.replace("%2F", "/").replace("%25", "%") for key in parts]
 
 
-def lines(rows: Iterable[LeafRow], depth: int | None) -> Iterator[Line]:
+def lines(rows: Iterable[LeafSeries], depth: int | None) -> Iterator[Line]:
     """The lines of the tree in stored order; nodes at ``depth`` keys are folded to one line."""
     root = _Node("")
     for row in rows:
@@ -45,7 +43,7 @@ def lines(rows: Iterable[LeafRow], depth: int | None) -> Iterator[Line]:
     yield from _walk(root, 0, depth)
 
 
-def fitting_depth(rows: list[LeafRow], most: int) -> int | None:
+def fitting_depth(rows: Iterable[LeafSeries], most: int) -> int | None:
     """The largest depth at which the tree has at most ``most`` lines; None if all of it has."""
     by_depth: dict[int, set[tuple[str, ...]]] = {}
     for row in rows:
@@ -60,10 +58,10 @@ def fitting_depth(rows: list[LeafRow], most: int) -> int | None:
     return None
 
 
-def _insert(root: _Node, row: LeafRow) -> None:
+def _insert(root: _Node, row: LeafSeries) -> None:
     node = root
     for key in keys_of(row):
-        node.leaves += 1
+        node.leaves += len(row.rows)
         node.bytes += row.bytes
         path = f"{node.path}/{key}" if node is not root else key
         # a leaf and a node may print alike: a dict key '0' beside a list index 0
@@ -73,14 +71,16 @@ def _insert(root: _Node, row: LeafRow) -> None:
     while node.leaf is not None:
         node = node.children.setdefault("", _Node(node.path))
     node.leaf = row
-    node.leaves += 1
+    node.leaves += len(row.rows)
     node.bytes += row.bytes
 
 
 def _walk(node: _Node, depth: int, limit: int | None) -> Iterator[Line]:
     for name, child in node.children.items():
         if child.leaf is not None:
-            yield Line(depth, name or ".", child.path, child.leaf, 1, child.leaf.bytes)
+            yield Line(
+                depth, name or ".", child.path, child.leaf, len(child.leaf.rows), child.leaf.bytes
+            )
         if child.children:
             is_folded = limit is not None and depth + 1 >= limit
             yield Line(depth, f"{name}/", child.path, None, child.leaves, child.bytes, is_folded)

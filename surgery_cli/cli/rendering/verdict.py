@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from typing import Final
+
+from surgery_cli.cli.rendering.series import render_rest, rows_of
 from surgery_cli.console.page import Cell, Page
 from surgery_cli.console.printable import shown_path
 from surgery_cli.reports import Finding, Sampled, Verdict
 from surgery_cli.words.lists import listed
 from surgery_cli.words.quantities import counted, leaves_text
+from surgery_cli.words.series import Series
+
+_MOST_FINDINGS: Final = 20
 
 
-def render(document: Verdict, page: Page, *, strict: bool = False) -> None:
+def render(document: Verdict, page: Page, *, strict: bool = False, verbose: bool = False) -> None:
     """The document as text: the counts first, then every finding."""
     is_good = document.agrees and not (strict and document.without_digest)
-    page.line(
+    page.verdict(
         f"{_checked(document)}, {_unchecked(document)}: "
         if document.sample is None
         else f"{_sample(document.sample)}: ",
@@ -27,8 +34,11 @@ def render(document: Verdict, page: Page, *, strict: bool = False) -> None:
         page.line(document.chosen_against, indent=4)
     if document.findings:
         page.line()
-    for finding in document.findings:
-        _render_finding(finding, page)
+    found = rows_of(document.findings, lambda finding: finding.path or ".", _said, verbose=verbose)
+    shown = found if verbose else found[:_MOST_FINDINGS]
+    for one in shown:
+        _render_finding(one, page)
+    render_rest(page, found, shown, indent=0)
     for note in document.notes:
         page.line(note, indent=2)
 
@@ -55,7 +65,11 @@ def _outcome_of_sample(sample: Sampled, *, strict: bool) -> str:
         return f"{leaves_text(sample.leaves_without_digest)} of all have no digest"
     if sample.leaves_without_digest == sample.all_leaves and not sample.all_files:
         return "nothing was found wrong there, but nothing could be compared"
-    return "nothing differs there; the rest was not looked at"
+    if sample.bytes < sample.all_bytes:
+        return "nothing differs there; the rest was not looked at"
+    if sample.leaves_without_digest:
+        return f"nothing differs; {leaves_text(sample.leaves_without_digest)} have no digest"
+    return "agrees: all of it was read"
 
 
 def _checked(document: Verdict) -> str:
@@ -88,16 +102,25 @@ def _outcome(document: Verdict, *, strict: bool) -> str:
     return "nothing was found wrong, but nothing could be compared"
 
 
-def _render_finding(finding: Finding, page: Page) -> None:
-    page.line(Cell(finding.path or ".", "strong"), f": {finding.what}")
-    if finding.here or finding.there:
-        page.line(f"here {finding.here or '—'}, there {finding.there or '—'}", indent=2)
-    if finding.detail:
-        page.line(finding.detail, indent=2)
-    if finding.effect:
-        page.line(_effect_text(finding), indent=2)
-    if finding.fix:
-        page.line(finding.fix, indent=2)
+def _said(finding: Finding) -> Hashable:
+    """What findings of one series have in common: not the two sides, which may be digests."""
+    return (finding.what, finding.effect, finding.leaves, tuple(finding.twins), finding.fix)
+
+
+def _render_finding(one: Series, page: Page) -> None:
+    findings: list[Finding] = one.members
+    first = findings[0]
+    count = f"{leaves_text(len(findings))}, each " if len(findings) > 1 else ""
+    page.line(Cell(one.name, "strong"), f": {count}{first.what}")
+    sides = f"here {first.here or '—'}, there {first.there or '—'}"
+    for said in (sides if first.here or first.there else "", first.detail):
+        is_of_all = len({(f.here, f.there, f.detail) for f in findings}) == 1
+        if said:
+            page.line(said if is_of_all else f"the first: {said}", indent=2)
+    if first.effect:
+        page.line(_effect_text(first), indent=2)
+    if first.fix:
+        page.line(first.fix, indent=2)
 
 
 def _effect_text(finding: Finding) -> str:

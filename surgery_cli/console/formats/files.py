@@ -1,21 +1,25 @@
-"""The option `--output FORMAT=FILE`: what a command prints, written to files for other programs as well."""
+"""The options `--output FORMAT=FILE` and `--html FILE`: what a command prints, written to files as well."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from surgery_cli.console.formats.table import FORMATS, formats_of, text_of
 from surgery_cli.document import Failure
-from surgery_cli.errors import DestinationError, PlanError, SurgeryError
-from surgery_cli.inputs.addresses import named_output
+from surgery_cli.errors import DestinationError, PlanError, SurgeryError, WriteError
+from surgery_cli.inputs.addresses import named_output, written_address
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.words.lists import listed
+
+if TYPE_CHECKING:
+    from surgery_cli.console.page import Page
 
 OutputTo = Annotated[
     tuple[str, ...],
@@ -27,6 +31,22 @@ OutputTo = Annotated[
         option="--output",
     ),
 ]
+HtmlTo = Annotated[
+    str | None,
+    setting(
+        "Write the result to FILE, too, as a page for a browser that needs no network.",
+        Group.OUTPUT,
+        "FILE",
+        written_address,
+    ),
+]
+
+
+_STEP: Final = re.compile(r"(?<=.)@[0-9]+\Z", re.DOTALL)
+
+
+class _Unwritten(WriteError):
+    """One of the files was not written: that is not what became of the command."""
 
 
 class OutputFile(NamedTuple):
@@ -36,16 +56,28 @@ class OutputFile(NamedTuple):
     path: Path
 
 
-def output_files(given: Sequence[str], command: str, *looked_at: str) -> list[OutputFile]:
-    """What `--output` was given, checked before any work; ``looked_at`` are the checkpoints of the command.
+def output_files(
+    given: Sequence[str], html: str | None, command: str, *looked_at: str | None
+) -> list[OutputFile]:
+    """What `--output` and `--html` were given, checked before any work.
+
+    ``looked_at`` are the places that the command reads or makes.
 
     Raises:
-        PlanError: the format is none of the command's.
+        PlanError: the format is none of the command's, or two are to be one file.
         DestinationError: the file cannot be made, or would stand in a checkpoint.
     """
     files = [_read(text, command) for text in given]
-    for _, path in files:
-        _check(path, looked_at)
+    if html is not None:
+        files.append(OutputFile("html", Path(html).expanduser()))
+    seen: dict[Path, str] = {}
+    for name, path in files:
+        _check(path, [text for text in looked_at if text])
+        other = seen.setdefault(path.resolve(), name)
+        if other != name:
+            raise PlanError(
+                f"'{path}' is to be {other} and {name}", fix="name a file for each of them"
+            )
     return files
 
 
@@ -62,42 +94,56 @@ def _read(text: str, command: str) -> OutputFile:
 
 
 def _check(path: Path, looked_at: Sequence[str]) -> None:
-    from surgery_cli.store.locate.argument import Argument
-
-    folder = path.absolute().parent
-    if path.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+    file = path.absolute()
+    if path.is_dir() or not os.access(file.parent, os.W_OK | os.X_OK):
         raise DestinationError(
             f"'{path}' cannot be made",
             why="it is a directory"
             if path.is_dir()
-            else f"'{folder}' is no directory that can be written into",
+            else f"'{file.parent}' is no directory that can be written into",
             fix="name another file",
         )
-    for text in looked_at:
-        try:
-            inside = folder.resolve().is_relative_to(Argument.read(text, None, None).path.resolve())
-        except SurgeryError:  # what cannot be opened is said when it is
-            continue
-        if inside:
+    real = file.resolve()
+    for text, place in ((one, place) for one in looked_at for place in _places_of(one)):
+        if real.is_relative_to(place):
             raise DestinationError(
-                f"'{path}' would stand inside '{text}'",
-                why="a checkpoint that is looked at stays as it is",
+                f"'{path}' would stand inside '{text}'"
+                if real != place
+                else f"'{path}' is '{text}'",
+                why="a checkpoint holds what its writer put there, and nothing else",
                 fix="name a file outside of it",
             )
 
 
-def write_files(document: Any, files: Sequence[OutputFile]) -> None:
-    """Write the document to every file.
+def _places_of(text: str) -> Iterator[Path]:
+    """Where on this disk an argument may stand: by its whole text, and without the step behind it."""
+    from surgery_cli.inputs.buckets import BucketPath, path_at
+
+    for named in dict.fromkeys((text, _STEP.sub("", text))):
+        with contextlib.suppress(OSError, ValueError, RuntimeError):  # said when it is opened
+            place = path_at(named)
+            if not isinstance(place, BucketPath):
+                yield place.resolve()
+
+
+def write_files(
+    document: Any, files: Sequence[OutputFile], render: Callable[[Any, Page], None]
+) -> None:
+    """Write the document to every file; ``render`` is how people read it.
 
     Raises:
         WriteError: one does not take it.
     """
-    from surgery_cli.store.filesystem.write_failures import write_errors
-
     for name, path in files:
-        text = text_of(name, document)
-        with write_errors(str(path)):
+        text = text_of(name, document, render)
+        try:
             _put(path, text)
+        except OSError as error:
+            raise _Unwritten(
+                f"'{path}' cannot be written",
+                why=error.strerror or str(error),
+                fix="what the command did to checkpoints is done; only this file is missing",
+            ) from None
 
 
 @contextlib.contextmanager
@@ -109,8 +155,13 @@ def failures_written(files: Sequence[OutputFile]) -> Iterator[None]:
     """
     try:
         yield
+    except _Unwritten:
+        raise
     except SurgeryError as error:
-        write_files(Failure(problems=list(error.problems)), files)
+        from surgery_cli.console import problems
+
+        failure = Failure(problems=list(error.problems))
+        write_files(failure, files, lambda failed, page: problems.render(failed.problems, page))
         raise
 
 

@@ -34,7 +34,8 @@ def text_of(document: Document) -> str:
 
 def _command(case: Case, command: str) -> str:
     title = case.name if case.name == command else f"{command}: {case.name}"
-    given = {"file": _in_workspace(case.file), "line": case.line, "title": title}
+    place = {"file": _in_workspace(case.file), "line": case.line, "col": case.column}
+    given = {**place, "title": title}
     properties = ",".join(f"{key}={_property(str(v))}" for key, v in given.items() if v)
     text = "\n".join(filter(None, (case.what, *case.details[:_MOST])))
     return f"::{_LEVELS[case.outcome]} {properties}::{_data(text)}"

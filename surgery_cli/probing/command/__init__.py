@@ -7,7 +7,13 @@ from functools import partial
 from typing import Annotated
 
 from surgery_cli.console.arguments import Checkpoint, Output
-from surgery_cli.console.printing import print_report
+from surgery_cli.console.formats.files import (
+    HtmlTo,
+    failures_written,
+    output_files,
+    write_files,
+)
+from surgery_cli.console.printing import print_report, progress
 from surgery_cli.probing import ProbeOptions
 from surgery_cli.probing import probe as run_probe
 from surgery_cli.settings.declaration import Group, setting
@@ -33,6 +39,7 @@ def probe(
         ),
     ] = (),
     options: ProbeOptions,
+    html: HtmlTo = None,
     output: Output,
 ) -> int:
     """Run a model on a checkpoint and look inside; exit code 1 on NaN or a difference.
@@ -41,12 +48,18 @@ def probe(
     """
     from surgery_cli.probing.command import rendering
 
-    found = run_probe(checkpoint, model=model, inputs=inputs, options=options, say=_say)
-    print_report(found, output, partial(rendering.render, verbose=output.verbose))
+    others = (options.against, options.save, options.plot)
+    files = output_files((), html, "probe", checkpoint, *others)
+    with failures_written(files), progress(output):
+        found = run_probe(checkpoint, model=model, inputs=inputs, options=options, say=_say)
+    render = partial(rendering.render, verbose=output.verbose)
+    write_files(found, files, render)
+    print_report(found, output, render)
     return 0 if found.is_sound else 1
 
 
 def _say(line: str) -> None:
     # Before anything else happens: a script without a guard would begin to train here
-    sys.stderr.write(f"{line}\n")
+    begin = "\r\x1b[K" if sys.stderr.isatty() else ""  # over what is drawn of the progress
+    sys.stderr.write(f"{begin}{line}\n")
     sys.stderr.flush()

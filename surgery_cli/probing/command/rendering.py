@@ -28,7 +28,7 @@ def render(document: Probe, page: Page, *, verbose: bool = False) -> None:
         header.insert(-1, "gradient rms")
     rows = [_row(site, has_statistics, has_gradients) for site in document.sites]
     page.line()
-    page.table(rows, header=[Cell(text, "faint") for text in header])
+    page.table(rows, header=[Cell(text, "faint") for text in header], each=True)
     page.line()
     if document.params:
         _render_params(document, page)
@@ -63,7 +63,7 @@ def _render_params(document: Probe, page: Page) -> None:
         for param in document.params
     ]
     header = ["gradient of", "shape", *_HEADINGS[:-1], "rms", ""]
-    page.table(rows, header=[Cell(text, "faint") for text in header])
+    page.table(rows, header=[Cell(text, "faint") for text in header], each=True)
     if document.loss is not None:
         page.line(f"loss {number_text(document.loss)}", indent=2)
     page.line()
@@ -115,10 +115,10 @@ def _render_verdict(document: Probe, page: Page) -> None:
     is_alone = document.comparison is None or document.comparison.other_first_non_finite is None
     if first is not None:
         if document.comparison is not None:
-            page.line("here:")
+            page.verdict("here:")
         render_first(first, page)
     elif any(site.statistics is not None for site in document.sites):
-        page.line(
+        page.verdict(
             Cell("every value is finite" if is_alone else "here every value is finite", "good")
         )
     else:
@@ -139,7 +139,7 @@ def _render_comparison(found: ProbeComparison, page: Page) -> None:
     page.remarks("only here", found.only_in_a)
     page.remarks("only there", found.only_in_b)
     page.line()
-    page.line(
+    page.verdict(
         Cell(found.why, "good" if found.agrees else "bad"),
         f" (tolerance {number_text(found.tolerance)})",
     )
@@ -154,14 +154,14 @@ def _render_comparison(found: ProbeComparison, page: Page) -> None:
             indent=2,
         )
     if found.other_first_non_finite is not None:
-        page.line("there:")
+        page.verdict("there:")
         render_first(found.other_first_non_finite, page)
 
 
 def _render_pairs(title: str, pairs: list[ProbePair], first: str | None, page: Page) -> None:
     header = [title, "there", "class", "difference", "largest", "rms here", "rms there", ""]
     rows = [_pair_row(pair, pair.a == first) for pair in pairs]
-    page.table(rows, header=[Cell(text, "faint") for text in header])
+    page.table(rows, header=[Cell(text, "faint") for text in header], each=True)
 
 
 def _pair_row(row: ProbePair, is_first: bool) -> list[Cell | str]:
@@ -178,7 +178,7 @@ def _pair_row(row: ProbePair, is_first: bool) -> list[Cell | str]:
 def render_first(first: FirstNonFinite, page: Page) -> None:
     """Where the first non-finite value is seen, where it arises, and what was bad before."""
     if first.role == "loss":
-        page.line(
+        page.verdict(
             Cell("the loss is not finite: ", "bad"), Cell("NaN" if first.nan else "inf", "strong")
         )
         page.line("every output of the model is finite: the loss itself made it", indent=2)
@@ -186,7 +186,7 @@ def render_first(first: FirstNonFinite, page: Page) -> None:
     counts = [f"{first.nan:,} NaN"] if first.nan else []
     counts += [f"{first.inf:,} infinite"] if first.inf else []
     what = "gradient" if first.role == "gradient" else "value"
-    page.line(
+    page.verdict(
         Cell(f"first non-finite {what}: ", "bad"),
         Cell(first.where, "strong"),
         f" {first.kind}" if first.kind else "",

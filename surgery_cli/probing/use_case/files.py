@@ -12,7 +12,7 @@ from surgery_cli.errors import SurgeryError, WriteError
 from surgery_cli.inputs.addresses import local_address
 from surgery_cli.probing.interface import documents
 from surgery_cli.probing.interface.settings import ProbeOptions
-from surgery_cli.probing.use_case.plotting import Curve, check_plot, draw
+from surgery_cli.probing.use_case.plotting import Curve, Panel, check_plot, draw
 from surgery_cli.probing.use_case.session import Session
 from surgery_cli.store.filesystem.modes import umask
 
@@ -79,28 +79,39 @@ def _plain(value: Any) -> Any:
 
 
 def draw_probe(path: Path, found: documents.Probe) -> None:
-    """Draw activations, and gradients where there are any; two runs over each other."""
+    """Draw activations, and gradients where there are any; of two runs both, and how far they are apart."""
     comparison = found.comparison
-    if comparison is not None:
-        rows = comparison.sites
-        names = [row.a for row in rows]
-        panels = [("activation rms", [
-            Curve(found.checkpoint, [row.rms_a for row in rows]),
-            Curve(comparison.other, [row.rms_b for row in rows]),
-        ])]  # fmt: skip
-        if any(row.gradient_rms_a is not None for row in rows):
-            panels.append(("gradient rms", [
-                Curve(found.checkpoint, [row.gradient_rms_a for row in rows]),
-                Curve(comparison.other, [row.gradient_rms_b for row in rows]),
-            ]))  # fmt: skip
-    else:
+    if comparison is None:
         names = [site.name for site in found.sites]
-        shown = [_rms(site.statistics) for site in found.sites]
-        panels = [("activation rms", [Curve(found.checkpoint, shown)])]
-        if any(site.gradient is not None for site in found.sites):
-            shown = [_rms(site.gradient) for site in found.sites]
-            panels.append(("gradient rms", [Curve(found.checkpoint, shown)]))
-    _write(path, lambda target: draw(target, names, panels))
+        panels = _panels_of_one(found)
+        first = found.first_non_finite.where if found.first_non_finite is not None else None
+    else:
+        names = [row.a for row in comparison.sites]
+        panels = _panels_of_two(found.checkpoint, comparison)
+        first = comparison.first_different
+    _write(path, lambda target: draw(target, names, panels, first))
+
+
+def _panels_of_one(found: documents.Probe) -> list[Panel]:
+    seen = {"activation rms": [_rms(site.statistics) for site in found.sites]}
+    if any(site.gradient is not None for site in found.sites):
+        seen["gradient rms"] = [_rms(site.gradient) for site in found.sites]
+    return [Panel(title, [Curve(found.checkpoint, values)]) for title, values in seen.items()]
+
+
+def _panels_of_two(here: str, found: documents.ProbeComparison) -> list[Panel]:
+    rows = found.sites
+    apart = Curve("difference", [row.relative for row in rows])
+    panels = [Panel("relative difference", [apart], limit=found.tolerance)]
+    seen: dict[str, tuple[list[float | None], list[float | None]]] = {
+        "activation rms": ([row.rms_a for row in rows], [row.rms_b for row in rows])
+    }
+    if any(row.gradient_rms_a is not None for row in rows):
+        gradients = [row.gradient_rms_a for row in rows], [row.gradient_rms_b for row in rows]
+        seen["gradient rms"] = gradients
+    return panels + [
+        Panel(title, [Curve(here, a), Curve(found.other, b)]) for title, (a, b) in seen.items()
+    ]
 
 
 def _rms(found: documents.ProbeStatistics | None) -> float | None:

@@ -184,8 +184,9 @@ def _notes(
 ) -> Iterable[Note]:
     """What a reader of the result should know that was not asked for."""
     long = next((path for path in written if len(path) > 1), None)
-    if long is not None and len(place := form.place(long)) == 1:
-        yield Remark(f"names are keys joined: '{draft.texts[long]}' is called '{place}'")
+    place = () if long is None else form.place(long)
+    if long is not None and len(place) == 1 and str(place[0]) != draft.texts[long]:
+        yield Remark(f"names are keys joined: '{draft.texts[long]}' is called '{place[0]}'")
     if empty:
         named = quoted((draft.texts[path] or "the root" for path in empty), _MOST_NAMED)
         stays = counted(len(empty), "node without values stays", "nodes without values stay")

@@ -81,7 +81,8 @@ def _misfits(leaves: Mapping[str, LeafSpec]) -> Iterator[Problem]:
             yield Problem(
                 f"'{name}' is no part of an adapter as PEFT has it",
                 why=why,
-                fix="`transpose`, `reshape` or `unstack` it first, or make it with `layout: peft`"
+                fix="`transpose`, `reshape` or `unstack` it first, or make it with `layout: peft-transposed` (of"
+                " kernels [inputs, outputs], as Flax has them) or `layout: peft` (of [outputs, inputs])"
                 if other in leaves
                 else "`rename` both, or leave both out",
                 path=name,

@@ -68,6 +68,7 @@ class Listings:
     def made(self, key: str) -> None:
         """An object was made or replaced: what its folder holds is no longer known, but that the folder is there."""
         with self._lock:
+            self._give_up_waiting(key)
             self._looked_up.pop(key, None)
             around = key[: key.rfind("/") + 1]
             self._folders.pop(around, None)
@@ -91,8 +92,13 @@ class Listings:
     def changed(self, key: str) -> None:
         """An object was made, replaced or deleted: what its folders hold is no longer known."""
         with self._lock:
+            self._give_up_waiting(key)
             self._looked_up.pop(key, None)
             self._forget_around(key)
+
+    def _give_up_waiting(self, key: str) -> None:
+        """What was asked for before an object was made, replaced or deleted may not tell of that."""
+        self._coming = {k: v for k, v in self._coming.items() if not key.startswith(k[0])}
 
     def _forget_around(self, key: str) -> None:
         for at, char in enumerate(key):
@@ -104,6 +110,7 @@ class Listings:
     def removed(self, key: str) -> None:
         """An object was deleted; a folder is gone with the last one in it."""
         with self._lock:
+            self._give_up_waiting(key)
             self._looked_up[key] = None
             while key:
                 around, _, name = key.rpartition("/")

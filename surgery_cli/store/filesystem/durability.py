@@ -5,24 +5,48 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from surgery_cli.store.filesystem.protocol import Place
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
+_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 def rename_exclusively(source: Path, target: Path) -> None:
-    """Rename, failing with FileExistsError if ``target`` exists; atomically where the system can."""
+    """Rename, failing with FileExistsError if ``target`` exists; ``target`` appears whole on every system.
+
+    Where the system cannot refuse in the same step, only an empty directory of the same instant would be replaced; or,
+    where it has no hard links either, a file of the same instant.
+    """
     if _renameat2(source, target, _RENAME_NOREPLACE):
         return
+    if os.path.lexists(target):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
     if source.is_dir():
-        target.mkdir()  # claims the name, or raises
-        source.rename(target)  # replaces the empty directory that was just claimed
-    else:
+        _rename_folder(source, target)
+        return
+    try:
         os.link(source, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        source.rename(target)
+        return
+    with suppress(OSError):  # the name is given: the other one goes with the staging directory
         source.unlink()
+
+
+def _rename_folder(source: Path, target: Path) -> None:
+    """Rename a directory, which the system refuses where files, or directories with something in them, stand."""
+    try:
+        source.rename(target)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.ENOTDIR):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from error
+        raise
 
 
 def make_private_folder(folder: Path) -> None:

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
+import sys
+import threading
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
+from surgery_cli.store.filesystem.deferred_imports import deferred
 from surgery_cli.store.filesystem.fsspec_service import FsspecService, md5_of
 from surgery_cli.store.filesystem.object_service import Page, ServiceWords, StoredObject
 from surgery_cli.store.filesystem.quiet_start import start_quietly
 
 _FIELDS: Final = "name,size,updated,generation"
 _PER_PAGE: Final = 1000
+_ZONAL: Final = "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"
+"""gcsfs's own variable: ``true`` is for code of the user's that reads zonal buckets by it in this process."""
+_importing: Final = threading.Lock()
+_UNASKED: Final = (
+    "google.cloud.storage.asyncio.async_appendable_object_writer",
+    "google.cloud.storage.asyncio.async_multi_range_downloader",
+    "google_auth_oauthlib.flow",
+)
 
 
 class GoogleStorage(FsspecService):
@@ -109,9 +122,25 @@ class GoogleStorage(FsspecService):
     def _connected(self) -> Any:
         # what it would log, it also raises
         logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
-        from gcsfs.core import GCSFileSystem
+        return _client_class()(skip_instance_cache=True)
 
-        return GCSFileSystem(skip_instance_cache=True)
+
+def _client_class() -> Any:
+    """gcsfs's client. What it imports for zonal buckets and for browsers is a quarter of its start, and unasked for."""
+    with _importing:
+        asked = os.environ.get(_ZONAL, "false")
+        if "gcsfs" not in sys.modules and asked.lower() not in ("true", "1"):
+            is_said = _ZONAL in os.environ
+            os.environ.setdefault(_ZONAL, "false")
+            try:
+                with suppress(Exception), deferred(*_UNASKED):
+                    import gcsfs.core
+            finally:
+                if not is_said:
+                    del os.environ[_ZONAL]
+    import gcsfs.core
+
+    return gcsfs.core.GCSFileSystem
 
 
 def _object(found: dict[str, Any]) -> StoredObject:

@@ -5,22 +5,26 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from stat import S_ISREG
+from typing import Any, TypeVar
 
 import msgspec
 
 from surgery_cli.errors import WriteError
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.background import in_background
 from surgery_cli.store.filesystem.boundary import Boundary
 from surgery_cli.store.filesystem.listing import COMMIT_MARK, unreadable
 from surgery_cli.store.filesystem.local_disk import check_link
 from surgery_cli.words.advice import NOTHING_LEFT, worded
+
+T = TypeVar("T")
 
 _STREAM_BYTES = 32 << 20
 """What is held of one file that passes from one service to another: a piece that was read, and what is sent of it."""
@@ -66,6 +70,7 @@ class Linker:
         """Marks of the source that say that something is whole: they come last, where nothing is renamed."""
         self.small: list[Path] = []
         """Where files stand that were copied beside the data: nothing else would miss them."""
+        self._under_way: list[Future[Any]] = []
         self._lock = threading.Lock()
         self._without_reflinks: set[int] = set()
         """Filesystems of sources that were asked for a reflink into the new checkpoint and have none."""
@@ -158,6 +163,17 @@ class Linker:
             for _ in pool.map(self.copy_tree, *zip(*given, strict=True)):
                 pass
 
+    def meanwhile(self, work: Callable[..., T], *given: Any) -> Future[T]:
+        """Carry something while something else is done; ``wait`` before what was built is removed."""
+        going = in_background(work, *given)
+        self._under_way.append(going)
+        return going
+
+    def wait(self) -> None:
+        """Until nothing is carried any more."""
+        for going in self._under_way:
+            going.exception()
+
     def drop(self, target: Path) -> None:
         """Delete what was copied and is not needed after all."""
         filesystem.delete(target)
@@ -173,16 +189,19 @@ class Linker:
         filesystem.delete_all(gone)
         carried.shared = [path for path in carried.shared if path not in gone]
 
-    def check_standing(self, new: Path) -> None:
+    def check_standing(self, new: Path, *, anew: bool = True) -> None:
         """What was copied to ``new`` beside the data must stand there; of the data, more is proved than that.
+
+        ``anew``: what was seen there before does not count.
 
         TensorStore makes folders anew that are gone, and so a result would be finished of which half was removed.
 
         Raises:
             WriteError: another program has removed some of it.
         """
-        filesystem.forget(new)
-        filesystem.look_ahead(new, around=True)
+        if anew:
+            filesystem.forget(new)
+            filesystem.look_ahead(new, around=True)
         filesystem.exists(new)  # one look tells of all that is below it
         for path in self.small:
             if not filesystem.exists(path):

@@ -1,10 +1,10 @@
-"""What the argument that names a checkpoint asks for: `CKPT`, `CKPT@N`, with the options `--step` and `--item`."""
+"""What the argument that names a checkpoint asks for: `CKPT`, `CKPT@N`, `CKPT@latest`, with `--step` and `--item`."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.addresses import address as address_in
@@ -13,6 +13,8 @@ from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import StepName, unreadable
 from surgery_cli.store.locate import refusals
+
+_LATEST: Final = "@latest"
 
 
 class Argument(NamedTuple):
@@ -30,6 +32,8 @@ class Argument(NamedTuple):
     address: str
     is_staged: bool = False
     """True for what is being built: what says that it is whole comes last."""
+    is_latest: bool = False
+    """True if the newest step is asked for by name: only a root has one."""
 
     @classmethod
     def read(
@@ -45,7 +49,7 @@ class Argument(NamedTuple):
         if not text:
             raise PlanError("the path is empty", fix="name a checkpoint's directory or file")
         try:
-            path, step = _path_and_step(text, step)
+            path, step, is_latest = _path_and_step(text, step)
             real = filesystem.real(path)
             if not is_staged:  # who builds has just looked
                 filesystem.forget(real)
@@ -60,10 +64,18 @@ class Argument(NamedTuple):
         refuse_special(path)
         link = f"'{text}' → '{real}': " if is_link else ""
         address = text.rpartition("@")[0] if path != path_at(text) else ""
-        return cls(text, real, step, item, link, address, is_staged)
+        return cls(text, real, step, item, link, address, is_staged, is_latest)
 
     def refuse_another_step(self, step: StepName | None) -> None:
         """Refuse a wish for another step than the one that the path is."""
+        if self.is_latest:
+            raise PlanError(
+                f"'{self.text}' has no newest step",
+                why=f"it is step {step.number} itself"
+                if step
+                else "it is one checkpoint, without steps",
+                fix=f"leave `{_LATEST}` out, or name the directory that holds the steps",
+            )
         if self.step is not None and (step is None or step.number != self.step):
             raise PlanError(
                 f"'{self.text}' does not hold step {self.step}",
@@ -83,18 +95,20 @@ class Argument(NamedTuple):
             )
 
 
-def _path_and_step(text: str, step: int | None) -> tuple[Path, int | None]:
-    """Split ``CKPT@N`` unless a path of that very name exists."""
+def _path_and_step(text: str, step: int | None) -> tuple[Path, int | None, bool]:
+    """Split ``CKPT@N`` and ``CKPT@latest`` unless a path of that very name exists; whether it is the latter."""
     path = path_at(text)
-    found = re.fullmatch(r"(.+)@([0-9]{1,18})", text, re.DOTALL)
+    found = re.fullmatch(r"(.+)@([0-9]{1,18}|latest)", text, re.DOTALL)
     is_bucket = isinstance(path, BucketPath) and not path.key  # no bucket has an @ in its name
     if found is None or (not is_bucket and filesystem.exists(path)):
-        return path, step
-    named = int(found[2])
+        return path, step, False
+    named = None if found[2] == "latest" else int(found[2])
     if step is not None and step != named:
         raise PlanError(
             f"'{text}' and `--step {step}` name two different steps",
-            why=f"'@{named}' already says step {named}",
+            why="'@latest' is the newest finished one"
+            if named is None
+            else f"'@{named}' already says step {named}",
             fix=f"say `{found[1]}@{step}`, or leave one of the two out",
         )
-    return path_at(found[1]), named
+    return path_at(found[1]), named, named is None

@@ -23,7 +23,12 @@ from surgery_cli.store.locate.lfs_pointers import refuse_pointer
 from surgery_cli.store.orbax.btree import DONOR_PREFIX, PROCESS_PREFIX
 
 STEP_METADATA: Final = "_CHECKPOINT_METADATA"
-STEP_SIDECARS: Final = frozenset({STEP_METADATA, "commit_success.txt", "orbax.checkpoint"})
+METRICS: Final = "metrics"
+"""The item in which a manager saves what was measured of a step."""
+
+V1_MARK: Final = "orbax.checkpoint"
+"""A file that Orbax's v1 puts into what it saves."""
+STEP_SIDECARS: Final = frozenset({STEP_METADATA, "commit_success.txt", V1_MARK})
 """Plain files of a step directory (v0 Composite, v1) that are not items."""
 
 ITEM_SIDECARS: Final = frozenset(
@@ -76,9 +81,7 @@ def step_items(step: Listing) -> StepItems:
     found = StepItems({}, {}, [], step.unfinished(), [])
     for name in step.own_folders():
         path = step.path / name
-        match _handler_kind(recorded.get(name)) or _content_kind(
-            Listing.of(path), name in recorded
-        ):
+        match handler_kind(recorded.get(name)) or _content_kind(Listing.of(path), name in recorded):
             case "pytree":
                 found.pytrees[name] = path
             case "other":
@@ -113,8 +116,8 @@ def item_handlers(step: Listing) -> dict[str, str] | str | None:
     Raises:
         CheckpointError: the file cannot be read, or is a pointer to one that is elsewhere.
     """
-    if "orbax.checkpoint" in step.files:  # only Orbax reads it
-        refuse_pointer(step.path / "orbax.checkpoint")
+    if V1_MARK in step.files:  # only Orbax reads it
+        refuse_pointer(step.path / V1_MARK)
     if STEP_METADATA not in step.files:
         return None
     document, _ = step_metadata(step.path)
@@ -142,7 +145,7 @@ def step_metadata(step: Path) -> tuple[dict[str, Any], str]:
         return {}, str(error)
 
 
-def _handler_kind(handler: str | None) -> str | None:
+def handler_kind(handler: str | None) -> str | None:
     """``pytree``, ``other``, or None where the handler does not tell: the user's own, or one that wraps any other.
 
     Trees that v1 saved in parts (``partial.save``) are recorded with the handler of stateful objects.
@@ -169,7 +172,7 @@ def _content_kind(item: Listing, is_recorded: bool) -> str | None:
 
 def is_step(listing: Listing) -> bool:
     """True if the directory is a step or a flat checkpoint, finished or not."""
-    if holds_pytree(listing) or listing.files & {"_CHECKPOINT_METADATA", "orbax.checkpoint"}:
+    if holds_pytree(listing) or listing.files & {STEP_METADATA, V1_MARK}:
         return True
     found = step_items(listing)
     items = found.names + [n for n in map(unfinished_name, found.unfinished) if n]

@@ -65,6 +65,13 @@ def missing(path: Path) -> SurgeryError:
             why="the save that wrote it was interrupted before it was whole",
             fix=f"see which leaves of it are whole: `surgery rescue {quote(str(parent / unfinished[0]))}`",
         )
+    run, at, _ = path.name.rpartition("@")
+    if at and run in names:
+        return MissingError(
+            f"'{path}' does not exist",
+            why="what stands behind `@` names no step",
+            fix=f"a step is named by its number, `{quote(str(parent / run))}@N`, and the newest by `@latest`",
+        )
     visible = [name for name in names if not name.startswith(".")]
     wanted = path.relative_to(parent).parts[0]
     close = nearest(wanted, visible) or sorted(visible)[:3]

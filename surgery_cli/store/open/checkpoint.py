@@ -204,7 +204,16 @@ class Checkpoint:
     def address(self) -> str:
         """Text that opens this step again: an absolute path, `ROOT@N` for a step of a root."""
         location = self.location
-        return f"{location.root}@{location.step}" if self.steps else str(location.root)
+        is_root = location.shape == "root" and location.step is not None
+        return f"{location.root}@{location.step}" if is_root else str(location.root)
+
+    def address_of(self, item: str | None) -> str:
+        """Text that opens an item of it again, if one was chosen, else all of it."""
+        return (
+            self.address
+            if item is None or item not in self.items
+            else str(self.location.items[item])
+        )
 
     @property
     def places(self) -> frozenset[str]:

@@ -91,6 +91,8 @@ class PytreeItem:
             processes = (folder / entry.name for entry in filesystem.entries_if_any(folder))
             names = (METADATA, SHARDING, STRINGS, MANIFEST)
             filesystem.fetch([*(self.directory / name for name in names), *processes])
+            if OcdbtStore.recognises(self.directory):
+                filesystem.kvstore(self.directory)  # TensorStore finds its credentials meanwhile
         return Sidecars(self.directory, self._before.sidecars)
 
     @cached_property

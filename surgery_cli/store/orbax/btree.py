@@ -60,8 +60,10 @@ class Survey:
     database, is not read again: files of a database never change.
     """
 
-    def __init__(self, directory: Path, known: Survey | None = None) -> None:
-        """Walk the newest version of the database.
+    def __init__(
+        self, directory: Path, known: Survey | None = None, opened: Any | None = None
+    ) -> None:
+        """Walk the newest version of the database; ``opened``: the folder, of which some is in memory, as it stands.
 
         Raises:
             CheckpointError: the manifest or a node of the tree is missing or damaged.
@@ -69,7 +71,10 @@ class Survey:
         import tensorstore as ts
 
         self.directory = directory
-        base = ts.KvStore.open(filesystem.kvstore(directory), context=new_context()).result()
+        base = opened
+        if base is None:
+            spec = filesystem.kvstore(directory)
+            base = ts.KvStore.open(spec, context=new_context()).result()
         self.values: Values = {}
         self.nodes: list[Extent] = []
         self._leaf_nodes: dict[tuple[str, bytes], Values] = {}
@@ -78,7 +83,9 @@ class Survey:
         shared = {} if known is None else known.leaf_nodes_shared_with(directory)
         refuse_special(directory / MANIFEST)
         try:
-            self.manifest: dict[str, Any] = _manifest_of(directory, base)
+            self.manifest: dict[str, Any] = (
+                _manifest_of(directory, base) if opened is None else ts.ocdbt.dump(opened).result()
+            )
             newest = self.manifest["versions"][-1]
             root = newest["root"]
             waiting = deque(
@@ -175,16 +182,18 @@ class Survey:
         """Every data file is there and long enough.
 
         Raises:
-            CheckpointError: a file is missing or truncated.
+            CheckpointError: a file is missing, truncated, or a directory.
         """
         for file, extents in self.files.items():
             needed = max(e.offset + e.length for e in extents)
             path = self.directory / file
             refuse_special(path)
-            actual = filesystem.size(path) if filesystem.exists(path) else -1
+            actual = filesystem.size(path) if filesystem.is_file(path) else -1
             if actual < needed:
+                is_folder = actual < 0 and filesystem.is_folder(path)
+                state = "a directory" if is_folder else "missing" if actual < 0 else "truncated"
                 raise CheckpointError(
-                    f"the data file '{path}' is {'missing' if actual < 0 else 'truncated'}",
+                    f"the data file '{path}' is {state}",
                     why=f"the store refers to {needed} bytes of it"
                     + (f", it has {actual}" if actual >= 0 else ""),
                     fix="copy the checkpoint again from where it was whole",

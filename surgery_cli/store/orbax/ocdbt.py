@@ -185,8 +185,8 @@ class OcdbtStore(ArrayStore):
         """Let TensorStore read the nodes on the way to an array, while something else is waited for."""
         import tensorstore as ts
 
-        database = ts.KvStore.open(self.kvstore(name), context=self.context).result()
-        self._coming = database.read("\0")  # where there is nothing
+        self._looked_into = ts.KvStore.open(self.kvstore(name), context=self.context).result()
+        self._coming = self._looked_into.read("\0")  # where there is nothing
 
     def ranges_read(
         self, names: Iterable[str], encoded: Iterable[str] = ()

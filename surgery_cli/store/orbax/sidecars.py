@@ -43,6 +43,11 @@ def is_sidecar(place: Path) -> bool:
     return place.parent == Path() and place.name in (METADATA, SHARDING, STRINGS)
 
 
+def is_process_file(name: str) -> bool:
+    """True for a name in ``array_metadatas`` that Orbax reads; it refuses any other there."""
+    return name.startswith(PROCESS_FILE) and name.removeprefix(PROCESS_FILE).isdecimal()
+
+
 def sharding_key(name: str) -> str:
     """The key of a leaf in ``_sharding``: URL-safe base64 of its stored name."""
     return base64.urlsafe_b64encode(name.encode()).decode()
@@ -96,6 +101,9 @@ class Sidecars:
 
     def _expendable(self, name: str) -> dict[str, Any] | None:
         """A file without which every leaf can be read: None if it is damaged, which is kept."""
+        if filesystem.is_folder(self.directory / name):
+            self._damaged[name] = "a directory stands in its place"
+            return None
         try:
             return self._json(name)
         except _DamagedFileError as error:
@@ -203,8 +211,9 @@ class Sidecars:
         return found
 
     def sharding_of(self, name: str) -> str | None:
-        """Orbax's JSON for the sharding of an array."""
-        return self.sharding.get(sharding_key(name)) if self.sharding else None
+        """Orbax's JSON for the sharding of an array, which is a text in that of all; None for what is no text."""
+        text: object = self.sharding.get(sharding_key(name)) if self.sharding else None
+        return text if isinstance(text, str) else None
 
     @property
     def use_zarr3(self) -> bool | None:

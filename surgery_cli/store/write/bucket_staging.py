@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +16,7 @@ import msgspec
 from surgery_cli.errors import DestinationError, SurgeryError, WriteError
 from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.background import in_background
 from surgery_cli.store.filesystem.bucket_locks import Lock
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK
@@ -49,6 +50,7 @@ class BucketStaging:
         self._lock = Lock(destination, json.dumps(who).encode())
         self._is_whole = False
         self._is_mixed = False
+        self._looking: Future[bool] | None = None
 
     @property
     def new(self) -> Path:
@@ -104,6 +106,7 @@ class BucketStaging:
             ):  # nothing is to be removed but the lock, if it is ours
                 self._release()
                 return
+            self._linker.wait()
             try:
                 is_ours = self._lock.is_held()
             except OSError:  # nothing is known: what was built stays, and its lock
@@ -138,6 +141,10 @@ class BucketStaging:
     def begun(self, placed: Placed) -> None:
         """Everything stands in its place that is not computed: said only where there is a journal."""
 
+    def look_at_lock(self) -> None:
+        """``commit`` comes next: see meanwhile that nobody has taken over."""
+        self._looking = in_background(self._lock.is_held)
+
     def commit(self) -> None:
         """Write what says that the new checkpoint is whole, last, and innermost first.
 
@@ -145,7 +152,8 @@ class BucketStaging:
             WriteError: what is replaced could not be replaced whole.
         """
         with uninterrupted():
-            if not self._lock.is_held():
+            looking, self._looking = self._looking, None
+            if not (self._lock.is_held() if looking is None else looking.result()):
                 raise WriteError(
                     f"'{self.destination}' may be another run's by now",
                     why=f"'{self._lock.place}' is not what this run has made",

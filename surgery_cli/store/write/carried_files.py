@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,8 +26,11 @@ class Carried(NamedTuple):
         return self.name == COMMIT_MARK
 
 
-def carried_files(checkpoint: Checkpoint) -> list[Carried]:
-    """Files that are copied whatever the edit: sidecars, other items that are no trees, foreign files."""
+def carried_files(checkpoint: Checkpoint, *, left_out: Collection[str] = ()) -> list[Carried]:
+    """Files that are copied whatever the edit: sidecars, other items that are no trees, foreign files.
+
+    ``left_out``: names of items that do not come along.
+    """
     found: list[Carried] = []
     for item in checkpoint.items.values():
         if isinstance(item, PytreeItem):
@@ -35,7 +38,7 @@ def carried_files(checkpoint: Checkpoint) -> list[Carried]:
     location = checkpoint.location
     folder = location.folder_of_items
     if folder is not None:
-        items = {path.name for path in location.items.values()}
+        items = {*left_out, *(path.name for path in location.items.values())}
         others = (folder / name for name in filesystem.names(folder) if name not in items)
         found += (one for path in others if not is_tree(path) for one in _below(path))
     return found + [one for path in location.root_files for one in _below(path)]

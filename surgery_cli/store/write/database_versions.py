@@ -11,23 +11,22 @@ from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.orbax.btree import MANIFEST, Survey, database_folders
 
 
-def keep_newest(
-    target: Path, known: Survey | None, linker: Linker, *, is_sent: bool = False
-) -> Survey:
-    """Drop the history of a database, and the files that nothing refers to any more; ``is_sent``: no history stands.
-
-    ``linker`` has carried some of them, and counts them no more.
-    """
+def keep_newest(target: Path, known: Survey | None, linker: Linker) -> Survey:
+    """Drop the history of a database, and the files that nothing refers to any more."""
     survey = Survey(target, known)
-    if not is_sent:
-        filesystem.replace_whole(target / MANIFEST, newest_version(survey.manifest))
+    filesystem.replace_whole(target / MANIFEST, newest_version(survey.manifest))
+    drop_unneeded(target, survey, linker)
+    return survey
+
+
+def drop_unneeded(target: Path, survey: Survey, linker: Linker) -> None:
+    """Drop the files of a database that nothing refers to; ``linker`` has carried some, and counts them no more."""
     needed = set(survey.files)
     linker.drop_data(target / file for file in survey.all_files() if file not in needed)
     folders = database_folders(target)
     filesystem.delete_all(folder / MANIFEST for folder in folders)  # only the root's is read
     for folder in folders:
         _remove_empty(folder)
-    return survey
 
 
 def newest_version(manifest: dict[str, Any]) -> bytes:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Future
 from pathlib import Path
 
 from surgery_cli.draft.recipe import Draft
@@ -104,6 +103,14 @@ class PytreeWriter(ItemWriter):
         super().__init__(plan, target, arrays)
         self.item = plan.item
         self._linker = linker
+        self._carrying: Future[None] | None = None
+
+    def begin(self) -> None:
+        """Place by reference; what is carried along comes meanwhile, where only a mark makes a checkpoint of it all."""
+        filesystem.make_folder(self.target)
+        if self.buffer is not None and filesystem.needs_commit_mark(self.target):
+            self._carrying = self._linker.meanwhile(self._carry_along)
+        self._arrays.place(self.plan)
 
     def _carry_along(self) -> None:
         """Everything that is not array data: Orbax's small files, and files that are foreign to it."""
@@ -117,21 +124,17 @@ class PytreeWriter(ItemWriter):
             pairs.append((path, target))
         self._linker.copy_trees(pairs)
 
-    @contextmanager
-    def _carried_along(self) -> Iterator[None]:
-        """Inside, it is carried along as well where that takes requests; at the end it is."""
-        if filesystem.requests_at_once(self.target) == 1:
-            yield
-            self._carry_along()
-            return
-        with ThreadPoolExecutor(1, thread_name_prefix="surgery-carry") as beside:
-            carried = beside.submit(self._carry_along)
-            yield
-        carried.result()
-
     def finish(self) -> None:
-        with self._carried_along():
+        if self._carrying is not None:
+            self._carrying.result()
             super().finish()
+        elif filesystem.requests_at_once(self.target) > 1:
+            self._carrying = self._linker.meanwhile(self._carry_along)
+            super().finish()
+            self._carrying.result()
+        else:
+            super().finish()
+            self._carry_along()
         write_sidecars(self.plan, self.target, self._linker)
         if self.item.aggregate is not None:
             write_aggregate(self.plan, self._packed, self.target / AGGREGATE)

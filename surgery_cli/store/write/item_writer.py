@@ -62,6 +62,11 @@ class ItemWriter:
         """Take what computes a value that is packed into a file; it is called when the file is written."""
         self._packed[leaf.path] = produce
 
+    @property
+    def is_packing(self) -> bool:
+        """True if values are still to be computed, when a file is written."""
+        return bool(self._packed)
+
     def merge(self, numbers: Iterable[int], elsewhere: Sequence[PlannedLeaf]) -> None:
         """Take in what other processes have written: see ``ArrayWriter.merge``."""
         self._arrays.merge(numbers, elsewhere)

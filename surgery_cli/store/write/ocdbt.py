@@ -21,7 +21,8 @@ from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.orbax.stored_values import whole
 from surgery_cli.store.write.array_access import open_for_writing, read_block, store_block
 from surgery_cli.store.write.arrays import Batch
-from surgery_cli.store.write.database_versions import keep_newest, newest_version
+from surgery_cli.store.write.buffered_database import BufferedDatabase
+from surgery_cli.store.write.database_versions import drop_unneeded, keep_newest, newest_version
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.write.ocdbt_references import (
     References,
@@ -78,6 +79,9 @@ class OcdbtWriter:
         """What was read back once everything was written."""
         self.buffer = buffer_for(target) if buffered else None
         self.context = new_context() if self.buffer is None else self.buffer.context
+        self._buffered = None
+        if self.buffer is not None:
+            self._buffered = BufferedDatabase(self.buffer, linker, self._opened)
         self._is_new = compact or not store.recognises(store.directory)
         self._turns = Turns()
         self._references = References(target, store, linker, self.context, is_new=self._is_new)
@@ -88,11 +92,16 @@ class OcdbtWriter:
             if self._is_new:
                 self.copy_raw([leaf for leaf in plan.leaves if leaf.taken])
                 return
-            self._clone(self._references.own_arrays(plan))
-            part = None if self.buffer is None else self.buffer.part()
-            self._references.place(plan, part)
-            if part is not None:
+            are_wanted = self._references.are_wanted(plan)
+            opens = bool(plan.computed) and not are_wanted
+            self._clone(self._references.own_arrays(plan), opens=opens)
+            if are_wanted and self._buffered is not None:
+                self._buffered.wait()
+                part = self._buffered.part()
+                self._references.place(plan, part)
                 part.send_objects()
+            elif are_wanted:
+                self._references.place(plan)
             self.copy_raw(plan.of(Way.RAW))
 
     def go_on(self, plan: ItemPlan) -> None:
@@ -101,22 +110,24 @@ class OcdbtWriter:
         if taken or not self._is_new:
             check_database(self.target, self.store, taken)
 
-    def _clone(self, arrays: Iterable[StoredArray]) -> None:
-        survey = self.store.survey
+    def _clone(self, arrays: Iterable[StoredArray], *, opens: bool) -> None:
+        """``opens``: into what is cloned values are written next."""
         files = sorted(self.store.files_of(arrays))
         for file in files:
             filesystem.make_folders((self.target / file).parent)
-        self.linker.carry_all((self.store.directory / file, self.target / file) for file in files)
-        if self.buffer is not None:
-            self.buffer.begin_database(newest_version(survey.manifest))
+        pairs = [(self.store.directory / file, self.target / file) for file in files]
+        manifest = newest_version(self.store.survey.manifest)
+        if self._buffered is not None:
+            self._buffered.clone(pairs, manifest, opens=opens)
         else:
-            filesystem.write(self.target / MANIFEST, newest_version(survey.manifest))
+            self.linker.carry_all(pairs)
+            filesystem.write(self.target / MANIFEST, manifest)
 
     def copy_raw(self, leaves: Iterable[PlannedLeaf]) -> None:
         """Copy encoded bytes, in transactions of bounded size."""
         waiting = encoded_values(leaf for leaf in leaves if self._copies(leaf))
         while some := at_most(RAW_BATCH_BYTES, waiting):
-            part = None if self.buffer is None else self.buffer.part()
+            part = None if self._buffered is None else self._buffered.part()
             database = self.open_database(part)
             with atomic() as transaction:
                 for key, value in some:
@@ -132,6 +143,11 @@ class OcdbtWriter:
 
     def open_database(self, part: BufferedPart | None = None) -> Any:
         """The target, opened for all that is written in one transaction: over two handles of it one would be none."""
+        if self._buffered is not None and part is not None:
+            return self._buffered.open(part)
+        return self._opened(part)
+
+    def _opened(self, part: BufferedPart | None) -> Any:
         import tensorstore as ts
 
         return ts.KvStore.open(self.new_database_spec(part), context=self.context).result()
@@ -162,7 +178,7 @@ class OcdbtWriter:
         import tensorstore as ts
 
         turn = self._turns.take()
-        part = None if self.buffer is None else self.buffer.part()
+        part = None if self._buffered is None else self._buffered.part()
         batch = part or _OcdbtBatch(self, ts.Transaction(atomic=True))
         try:
             yield batch
@@ -211,16 +227,23 @@ class OcdbtWriter:
 
     def finish(self) -> None:
         """Drop the history that our own commits made, and the files that nothing refers to any more."""
-        if self.buffer is not None:
-            self.buffer.let_go()
-        if self.buffer is not None and (made := self.buffer.manifest) is not None:
-            filesystem.write(self.target / MANIFEST, newest_version(made))
+        made = None
+        if self._buffered is not None:
+            with write_errors(self.target.name):
+                made = self._buffered.finish()
         filesystem.forget(self.target)  # TensorStore wrote past us
+        filesystem.look_ahead(self.target, around=True)
         filesystem.entries_if_any(self.target)  # all of it, where else each look is a request
         if not filesystem.exists(self.target / MANIFEST):
             return  # no array at all
-        known = None if self._is_new else self.store.survey
-        self.survey = keep_newest(self.target, known, self.linker, is_sent=self.buffer is not None)
+        if self.buffer is None:
+            known = None if self._is_new else self.store.survey
+            self.survey = keep_newest(self.target, known, self.linker)
+            return
+        if made is None or not self.buffer.stands:
+            made = Survey(self.target)
+        self.survey = made
+        drop_unneeded(self.target, self.survey, self.linker)
 
 
 class _OcdbtBatch:

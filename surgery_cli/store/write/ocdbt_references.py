@@ -28,6 +28,13 @@ class References:
         self._context = context
         self._is_new = is_new
 
+    def are_wanted(self, plan: ItemPlan) -> bool:
+        """True if the database is another one than the clone before any value is written."""
+        return bool(self._gone(plan) or plan.of(Way.MOVE, Way.GRAFT) or plan.rearranged)
+
+    def _gone(self, plan: ItemPlan) -> list[str]:
+        return [] if self._is_new else names_gone(plan, self._store)
+
     def place(self, plan: ItemPlan, part: BufferedPart | None = None) -> None:
         """Deletes, moves, grafts and chunks in one atomic transaction: names go in and out at once, so swaps work.
 
@@ -35,10 +42,8 @@ class References:
         """
         import tensorstore as ts
 
-        gone = [] if self._is_new else names_gone(plan, self._store)
+        gone = self._gone(plan)
         whole, rearranged = plan.of(Way.MOVE, Way.GRAFT), plan.rearranged
-        if not (gone or whole or rearranged):
-            return
         spec = database_spec(self._target, part)
         database = ts.KvStore.open(spec, context=self._context).result()
         donors = self._link_donors(plan, part)

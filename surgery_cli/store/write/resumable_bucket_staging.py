@@ -96,6 +96,7 @@ class ResumableBucketStaging(BucketStaging):
     ) -> None:
         if error is not None and not self._is_whole and can_go_on(self.journal, error):
             with uninterrupted():
+                self._linker.wait()
                 self._say_kept()
             return
         super().__exit__(kind, error, traceback)

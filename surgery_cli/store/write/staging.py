@@ -97,7 +97,10 @@ class Staging:
         """Remove what was built, unless it has got its name."""
         if self._is_needed:
             return
-        for directory in (self.directory, name_before(self.directory, Owner.here())):
+        named = name_before(self.directory, Owner.here())
+        with suppress(OSError):  # its name tells the owner also once the owner's file is gone
+            rename(self.directory, named)
+        for directory in (self.directory, named):
             with suppress(OSError):
                 filesystem.delete_below(directory)
             if filesystem.is_taken(directory):
@@ -114,6 +117,9 @@ class Staging:
 
     def begun(self, placed: Placed) -> None:
         """Everything stands in its place that is not computed: said only where there is a journal."""
+
+    def look_at_lock(self) -> None:
+        """``commit`` comes next: there is a lock in a bucket only."""
 
     def commit(self) -> None:
         """Make everything durable, then let the destination appear, whole.
@@ -170,16 +176,20 @@ class Staging:
     def _complete(self, stands: Completed, replaced: Path | None) -> None:
         """What is still to be done once the destination has its name; ``stands`` knows what is missing if it fails."""
         built = self.directory / self._companion.name
+        beside = (
+            "" if replaced is None else f"'{replaced}', which stood there before, is not removed"
+        )
+        and_beside = beside and f"; {beside}"
         if filesystem.exists(built):
-            stands.lacks = f"its record '{self._companion}' is missing"
+            stands.lacks = f"its record '{self._companion}' is missing{and_beside}"
             sync_tree(built)
             rename(built, self._companion)
-        stands.lacks = NOT_LASTING
+        stands.lacks = NOT_LASTING + and_beside
         sync_directory(self.destination.parent)
         for folder in self._made_parents:
             sync_directory(folder.parent)
         if replaced is not None:
-            stands.lacks = f"'{replaced}' could not be removed, which stood there before"
+            stands.lacks = beside
             remove(replaced)
         stands.lacks = NO_REPORT
 
@@ -202,9 +212,19 @@ class Staging:
         try:
             rename(self.new, self.destination)
         except OSError:
-            rename(old, self.destination)
+            self._bring_back(old)
             raise
         return old
+
+    def _bring_back(self, old: Path) -> None:
+        """Give what was set aside its name again; where that fails too, the user is told where it is."""
+        try:
+            rename(old, self.destination)
+        except OSError:
+            kept.append(
+                f"'{old}' is what stood at '{self.destination}', and could not be put back:"
+                f" `mv {quote(str(old))} {quote(str(self.destination))}`, or the same command once that is possible"
+            )
 
 
 @contextmanager

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
-from surgery_cli.store.locate.items import step_metadata
+from surgery_cli.store.locate.items import METRICS, step_metadata
 from surgery_cli.store.locate.location import Location
 from surgery_cli.store.locate.steps import renumbered
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -37,9 +37,13 @@ class StepWriter:
         compact: Mapping[str, bool],
         made: Mapping[str, str] | None = None,
         as_step: int | None = None,
+        left_out: Collection[str] = (),
         buffered: bool = False,
     ) -> None:
-        """``buffered``: nobody needs to see in a bucket what is there of the arrays before all is."""
+        """``left_out``: names of items beside the trees that do not come along.
+
+        ``buffered``: nobody needs to see in a bucket what is there of the arrays before all is.
+        """
         self.checkpoint = checkpoint
         self.plans = plans
         self.new = new
@@ -48,6 +52,7 @@ class StepWriter:
         self.items: dict[str, ItemWriter] = {}
         self._made = dict(made or {})
         self._as_step = as_step
+        self._left_out = left_out
         self._buffered = buffered
         self._unchosen: list[ItemWriter] = []
 
@@ -122,8 +127,10 @@ class StepWriter:
             for name, like in self._made.items():
                 if like in handlers:
                     handlers[name] = handlers[like]
-            for name in self.dropped:
+            for name in (*self.dropped, *self._left_out):
                 handlers.pop(name, None)
+            if METRICS in self._left_out and METRICS in document:
+                document[METRICS] = {}
             filesystem.write(path, json.dumps(document).encode())
 
     @property
@@ -138,9 +145,15 @@ class StepWriter:
         for writer in (*self.items.values(), *self._unchosen):
             writer.finish()
         self._carry_around()
-        if self.dropped or self._made:
+        if self.dropped or self._made or self._left_out:
             self._record_items(self._step_directory)
-        self.linker.check_standing(self.new)
+        self.linker.check_standing(self.new, anew=not self.buffers)  # those were just looked at
+
+    @property
+    def is_all_read(self) -> bool:
+        """True if ``finish`` reads no value of a source, and copies what it copies as it was found."""
+        items = self.items.values()
+        return bool(self.buffers) and not any(writer.is_packing for writer in items)
 
     @property
     def read_before(self) -> dict[str, ReadBefore]:
@@ -186,10 +199,10 @@ class StepWriter:
                 self.linker.copy_tree(path, self.new / path.name)
         folder = location.folder_of_items
         if folder is not None:
-            trees = {path.name for path in location.items.values()}
-            trees |= {path.name for path, _ in self._unchosen_trees()}
+            apart = {*self._left_out, *(path.name for path in location.items.values())}
+            apart |= {path.name for path, _ in self._unchosen_trees()}
             for name in filesystem.names(folder):
-                if name not in trees:
+                if name not in apart:
                     self.linker.copy_tree(folder / name, self._step_directory / name)
 
     def _step_name(self, location: Location) -> str:

@@ -9,8 +9,8 @@ from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.recipe import SOURCE, Draft, DraftItems
 from surgery_cli.errors import CheckpointError, PlanError, Problem
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import Listing, holds_pytree
-from surgery_cli.store.locate.items import STEP_METADATA, step_metadata
+from surgery_cli.store.filesystem.listing import Listing
+from surgery_cli.store.locate.items import STEP_METADATA, step_items, step_metadata
 from surgery_cli.store.locate.location import Location
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import Item, PytreeItem
@@ -133,10 +133,11 @@ def draft_items(checkpoint: Checkpoint) -> DraftItems:
     keeps_kinds = all(item.layout != "flax msgpack" for item in checkpoint.items.values())
     if location.folder_of_items is None:
         return DraftItems(keeps_kinds=keeps_kinds)
+    trees = step_items(Listing.of(location.folder_of_items)).pytrees
     return DraftItems(
         names=tuple(location.items),
         keeps_kinds=keeps_kinds,
         is_prefixed=location.prefix_items,
         taken=frozenset(filesystem.names(location.folder_of_items)),
-        is_partial=any(holds_pytree(Listing.of(p)) for p in location.other_items.values()),
+        is_partial=any(name in trees for name in location.other_items),
     )

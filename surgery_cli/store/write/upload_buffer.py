@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -19,6 +19,7 @@ from surgery_cli.store.orbax.contexts import POOLS, new_context
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
 from surgery_cli.store.write.array_access import open_for_writing, read_block
 from surgery_cli.store.write.chunk_references import Referred
+from surgery_cli.store.write.database_versions import newest_version
 from surgery_cli.store.write.item_plan import PlannedLeaf
 from surgery_cli.store.write.transactions import atomic
 from surgery_cli.words.advice import NOTHING_LEFT, worded
@@ -79,6 +80,49 @@ class UploadBuffer:
         found: dict[str, Any] = ts.ocdbt.dump(memory).result()
         return found
 
+    def end_database(self) -> bytes | None:
+        """The manifest that is still to be sent: of the newest version alone, for no history stands beside it."""
+        if (made := self.manifest) is None:
+            return None
+        content = newest_version(made)
+        self.begin_database(content)
+        return content
+
+    @property
+    def folder(self) -> Any:
+        """What will stand in the folder, opened: read in memory as far as it is still there."""
+        import tensorstore as ts
+
+        stack = {"driver": "kvstack", "layers": self.layers(self.in_memory)}
+        return ts.KvStore.open(stack, context=self.context).result()
+
+    def layers(self, parts: Iterable[BufferedPart]) -> list[dict[str, Any]]:
+        """The folder, with what these parts have of it, and the manifest, in memory."""
+        return [
+            {"base": filesystem.kvstore(self.target)},
+            *({"prefix": p.prefix, "base": p.memory("objects", p.prefix)} for p in parts),
+            {"exact": MANIFEST, "base": {"driver": "memory", "path": MANIFEST}},
+        ]
+
+    def send(self, name: str, content: bytes) -> None:
+        """Make an object of the folder."""
+        self.sent[name] = filesystem.put(self.target / name, content)
+
+    @property
+    def stands(self) -> bool:
+        """True if everything stands that was sent, as it was sent."""
+        return self._stand(self.sent)
+
+    def _stand(self, names: Iterable[str]) -> bool:
+        """True if under these names the objects stand that were sent."""
+        try:
+            return all(
+                self.sent.get(name) == filesystem.status(self.target / name).st_ino
+                for name in names
+            )
+        except FileNotFoundError:
+            return False
+
     def begin_database(self, manifest: bytes) -> None:
         """Let the parts go on from a database in the folder."""
         import tensorstore as ts
@@ -99,9 +143,7 @@ class UploadBuffer:
             files = {below(array.name) + key for key in array.keys}
         if referred is not None:
             files &= self.sent.keys()
-        return all(
-            self.sent.get(file) == filesystem.status(self.target / file).st_ino for file in files
-        )
+        return self._stand(files)
 
 
 class BufferedPart:
@@ -166,12 +208,7 @@ class BufferedPart:
 
     def database(self, folder: str = "") -> dict[str, Any]:
         """The spec of the database in the target, or in a folder of it: read there, and written in memory."""
-        parts = [*self._buffer.in_memory, self]
-        layers = [
-            {"base": filesystem.kvstore(self._buffer.target)},
-            *({"prefix": p.prefix, "base": p.memory("objects", p.prefix)} for p in parts),
-            {"exact": MANIFEST, "base": {"driver": "memory", "path": MANIFEST}},
-        ]
+        layers = self._buffer.layers([*self._buffer.in_memory, self])
         stack = {"driver": "kvstack", "path": folder, "layers": layers}
         return {"driver": "ocdbt", "base": stack, **dict.fromkeys(_OF_DATABASE, self.prefix)}
 

@@ -1,0 +1,150 @@
+"""What the shell completes: commands, places, steps, leaves and choices, from what was typed before.
+
+Nothing here reads a tensor or says a word: where something cannot be told, nothing is offered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from surgery_cli.console.arguments import complete_checkpoint
+
+if TYPE_CHECKING:
+    from typer._click.core import Command
+
+_BROKEN_AT: Final = "@:="
+"""Where bash, by `COMP_WORDBREAKS`, takes one word for several."""
+
+
+def complete_command(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of commands."""
+    group = context.parent.command if context.parent is not None else None
+    names = group.list_commands(context) if isinstance(group, TyperGroup) else []
+    return _starting(names, incomplete)
+
+
+def complete_operation(incomplete: str) -> list[str]:
+    """Names of operations."""
+    from surgery_cli.operations.table import operations
+
+    return _starting(operations(), incomplete)
+
+
+def complete_leaf(context: typer.Context, incomplete: str) -> list[str]:
+    """Paths inside the checkpoint that was named before; none if it cannot be opened."""
+    from surgery_cli import surgery
+
+    checkpoint = _checkpoint(context)
+    return surgery.complete_path(checkpoint, incomplete) if checkpoint else []
+
+
+def complete_step(context: typer.Context, incomplete: str) -> list[str]:
+    """Numbers of the finished steps of the root that was named before."""
+    return _starting(map(str, _located(context, lambda found: found.steps)), incomplete)
+
+
+def complete_item(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of the trees of the step that was named before."""
+    return _starting(_located(context, lambda found: filter(None, found.items)), incomplete)
+
+
+def completion_of(
+    spelled: str, metavar: str, choices: Iterable[str] = ()
+) -> Callable[..., list[str]] | None:
+    """What completes the value of an option; None where only its reader knows what it may be."""
+    if known := tuple(choices):
+        return lambda incomplete: _starting(known, incomplete)
+    name = spelled.partition(" ")[0]
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    form = metavar.partition(":")[0].removeprefix("[NAME=]")
+    return complete_checkpoint if form in _PLACES or form.startswith("FILE") else None
+
+
+_BY_NAME: Final[dict[str, Callable[..., list[str]]]] = {
+    "--step": complete_step,
+    "--item": complete_item,
+    "--params": complete_leaf,
+    "--except": complete_leaf,
+    "--from": complete_leaf,
+}
+_PLACES: Final = ("CKPT", "OTHER", "PLAN", "ROOT", "DIR", "SPEC", "[FORMAT=]FILE", "CKPT|FILE")
+
+
+def _starting(names: Iterable[str], incomplete: str) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _checkpoint(context: typer.Context) -> str:
+    """The checkpoint that was named before, as it was typed; '' if none was."""
+    given = context.params
+    named = next((given[n] for n in ("source", "checkpoint", "a") if given.get(n)), "")
+    if not named:  # behind an option without its value nothing has been read yet
+        typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
+        named = next(iter(_words(typed)[2:3]), "")
+    return named if isinstance(named, str) and not named.startswith("-") else ""
+
+
+def _words(line: str) -> list[str]:
+    import shlex
+
+    try:
+        return shlex.split(line)
+    except ValueError:  # a quote is open
+        return []
+
+
+def _located(context: typer.Context, asked: Callable[[Any], Iterable[Any]]) -> Iterable[Any]:
+    from surgery_cli.errors import SurgeryError
+    from surgery_cli.store.locate.location import locate
+
+    try:
+        return asked(locate(_checkpoint(context)))
+    except SurgeryError:
+        return ()
+
+
+def answer_shell(command: Command, arguments: list[str]) -> None:
+    """Print what may stand at the cursor, and exit; the shell has said in variables where that is."""
+    begun = ""
+    if os.environ["_SURGERY_COMPLETE"] == "complete_bash":
+        begun = _mend_words()
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed):
+            command.main(arguments, prog_name="surgery")
+    finally:
+        offered = printed.getvalue().splitlines()
+        print("\n".join(line.removeprefix(begun) for line in offered))  # noqa: T201 - the shell reads this
+
+
+def _mend_words() -> str:
+    """Put words together again that bash has taken apart (`run`, `@`, `5`); what of the last one it replaces not."""
+    import shlex
+
+    pieces, at = _words(os.environ["COMP_WORDS"]), int(os.environ["COMP_CWORD"])
+    if not pieces:
+        return ""
+    words: list[str] = []
+    cursor, is_glued = 0, False
+    for number, piece in enumerate([*pieces, ""] if at == len(pieces) else pieces):
+        is_break = bool(piece) and not piece.strip(_BROKEN_AT)
+        if words[1:] and (is_glued or is_break):
+            words[-1] += piece
+        else:
+            words.append(piece)
+        is_glued = is_break
+        if number == at:
+            cursor = len(words) - 1
+            break
+    last = words[-1]
+    os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = shlex.join(words), str(cursor)
+    cut = max(last.rfind(mark) for mark in _BROKEN_AT)
+    return last[: cut + 1]

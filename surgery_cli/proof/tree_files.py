@@ -1,0 +1,167 @@
+"""The files beside the arrays of a tree, held against each other and against what Orbax writes there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from surgery_cli.proof.damaged_text import json_object, resembled, resembles_any
+from surgery_cli.proof.sharding_file import sharding_faults
+from surgery_cli.store import filesystem
+from surgery_cli.store.open.item import PytreeItem
+from surgery_cli.store.orbax.btree import MANIFEST
+from surgery_cli.store.orbax.sidecars import (
+    ARRAY_METADATAS,
+    EMPTY_TYPES,
+    METADATA,
+    PROCESS_FILE,
+    SHARDING,
+    TREE,
+    VALUE_TYPES,
+    is_process_file,
+)
+from surgery_cli.store.orbax.tree_metadata import entry_key
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafKind
+
+Fault = tuple[str, str]
+"""A file, relative to a folder, and what is wrong with it."""
+
+# orbax-checkpoint: the fields that releases up to 0.12 write, of the item and of the step.
+_ITEM_FIELDS: Final = frozenset(
+    {
+        TREE,
+        "use_ocdbt",
+        "use_zarr3",
+        "store_array_data_equal_to_fill_value",
+        "custom_metadata",
+        "value_metadata_tree",
+    }
+)
+_VALUE_TYPES: Final = EMPTY_TYPES | frozenset(VALUE_TYPES.values())
+_KEY_IMPLS: Final = frozenset({"threefry2x32", "rbg", "unsafe_rbg", "fry", "urbg"})
+
+
+def tree_faults(item: PytreeItem) -> Iterator[Fault]:
+    """What is wrong with the files of a tree, by path from its directory."""
+    yield from _of_tree(item)
+    yield from _of_arrays(item)
+    yield from sharding_faults(item)
+    yield from _of_array_metadatas(item)
+
+
+def _of_tree(item: PytreeItem) -> Iterator[Fault]:
+    """``_METADATA`` says each path twice, and each field under a name of its own."""
+    document, fault = json_object(item.directory / METADATA)
+    if fault:
+        yield METADATA, fault
+    elif document is None and item.is_inferred and _had_metadata(item):
+        yield METADATA, "it is not there: arrays' names alone tell what the tree was"
+    if document is None:
+        return
+    for name in document:
+        if (known := resembled(name, _ITEM_FIELDS)) is not None:
+            yield METADATA, f"a field is called '{name}': '{known}', damaged"
+    tree = document.get(TREE)
+    for key, entry in tree.items() if isinstance(tree, dict) else ():
+        if isinstance(entry, dict):
+            for fault in _entry_faults(key, entry):
+                yield METADATA, fault
+
+
+def _had_metadata(item: PytreeItem) -> bool:
+    """True if something stands there that Orbax writes only beside ``_METADATA`` or an aggregate."""
+    names = (MANIFEST, SHARDING, ARRAY_METADATAS)
+    return any(filesystem.exists(item.directory / name) for name in names)
+
+
+def _entry_faults(key: str, entry: dict[str, Any]) -> Iterator[str]:
+    records = entry.get("key_metadata")
+    if not isinstance(records, list) or not all(isinstance(one, dict) for one in records):
+        yield f"{key} has no list of keys (`key_metadata`)"
+        return
+    keys = [record.get("key") for record in records]
+    if key != entry_key(LeafPath([str(one) for one in keys])):
+        yield f"an entry is called {key}, and its keys are {keys}"
+    value = entry.get("value_metadata")
+    if not isinstance(value, dict):
+        return
+    if (known := resembled(str(value.get("value_type")), _VALUE_TYPES)) is not None:
+        yield f"{key} is of the type '{value['value_type']}': '{known}', damaged"
+    if not isinstance(value.get("skip_deserialize"), bool):
+        yield f"{key} does not say whether it is skipped (`skip_deserialize`)"
+    for name in value:
+        known = resembled(name, {"value_type", "skip_deserialize", "write_shape"})
+        if known is not None:
+            yield f"{key} has a field '{name}': '{known}', damaged"
+
+
+def _of_arrays(item: PytreeItem) -> Iterator[Fault]:
+    """What Orbax never writes into the document of an array, and would read as something else."""
+    for path, leaf in item.leaves.items():
+        if leaf.array is None:
+            continue
+        document = leaf.array.document
+        pairs = zip(document.write_shape, document.shape, strict=True)
+        if any(write > size for write, size in pairs if size):
+            shapes = f"{list(document.shape)}, in chunks of {list(document.write_shape)}"
+            yield leaf.array.name, f"'{path}' has the shape {shapes}"
+        if leaf.spec.kind is LeafKind.KEY and document.dtype != "uint32":
+            yield leaf.array.name, f"'{path}' is a random key, and stored as {document.dtype}"
+        if b'"dtype":">' in document.raw:
+            yield leaf.array.name, f"'{path}' is stored with its bytes in the other order"
+
+
+def _of_array_metadatas(item: PytreeItem) -> Iterator[Fault]:
+    """How each array is cut, and what a typed key is; the arrays' own documents say the first again."""
+    arrays = {leaf.array.name: leaf for leaf in item.leaves.values() if leaf.array is not None}
+    for entry in filesystem.entries_if_any(item.directory / ARRAY_METADATAS):
+        if not is_process_file(entry.name):
+            why = f"Orbax refuses names there that are not '{PROCESS_FILE}' and a number"
+            yield f"{ARRAY_METADATAS}/{entry.name}", why
+    for name in item.sidecars.array_metadata_files:
+        file = f"{ARRAY_METADATAS}/{name}"
+        document, fault = json_object(item.directory / file)
+        if fault:
+            yield file, fault
+        if document is None:
+            continue
+        entries = document.get("array_metadatas")
+        if not isinstance(entries, list):
+            yield file, "it has no list `array_metadatas`"
+            continue
+        for entry in entries:
+            found = entry.get("array_metadata") if isinstance(entry, dict) else None
+            if fault := _array_fault(found, arrays):
+                yield file, fault
+
+
+def _array_fault(found: Any, arrays: dict[str, Any]) -> str:
+    name = found.get("param_name") if isinstance(found, dict) else None
+    if not isinstance(name, str):
+        return "an entry names no array (`array_metadata`, `param_name`)"
+    if name not in arrays:
+        return f"an entry is called '{name}', which is no array here"
+    spec = arrays[name].spec
+    for field in ("write_shape", "chunk_shape"):
+        shape = found.get(field)
+        if not isinstance(shape, list) or len(shape) != len(spec.shape):
+            return f"'{name}' has the {field} {shape} there, and the shape {list(spec.shape)}"
+        if 0 in spec.shape and 0 not in shape:
+            return f"'{name}' has the {field} {shape} there, and no elements where it is stored"
+    chunk = found["chunk_shape"]  # what a process wrote at once may be several of them
+    if spec.chunk_shape is not None and chunk != list(spec.chunk_shape):
+        return f"'{name}' has chunks of {chunk} there, and of {list(spec.chunk_shape)} where it is stored"
+    extra = found.get("ext_metadata")
+    if any(resembled(field, {"ext_metadata"}) is not None for field in found):
+        return f"'{name}' has damaged fields: {', '.join(found)}"
+    if extra is None:
+        return ""
+    if not isinstance(extra, dict) or resembles_any(extra, {"random_key_impl"}):
+        return f"'{name}' has the `ext_metadata` {extra}"
+    known = resembled(str(extra.get("random_key_impl")), _KEY_IMPLS)
+    if known is not None:
+        return (
+            f"'{name}' is a random key of the kind '{extra['random_key_impl']}': '{known}', damaged"
+        )
+    return ""

@@ -1,0 +1,76 @@
+"""A database in a bucket that is written through a buffer: what can be asked for at once is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.links import Linker
+from surgery_cli.store.orbax.btree import MANIFEST, Survey
+from surgery_cli.store.write.upload_buffer import BufferedPart, UploadBuffer
+
+
+class BufferedDatabase:
+    """A clone whose files come while leaves are computed, or a new one."""
+
+    def __init__(
+        self, buffer: UploadBuffer, linker: Linker, opened: Callable[[BufferedPart], Any]
+    ) -> None:
+        """``opened`` opens it for what is written together."""
+        self._buffer = buffer
+        self._linker = linker
+        self._opened = opened
+        self._taken: Sequence[tuple[Path, Path]] = ()
+        self._coming: Future[Any] | None = None
+        self._first: BufferedPart | None = None
+        self._has_begun = False
+
+    def clone(self, files: Sequence[tuple[Path, Path]], manifest: bytes, *, opens: bool) -> None:
+        """Carry files, from where to where, meanwhile; ``opens``: values are the next that is put there."""
+        self._taken = files
+        self._buffer.begin_database(manifest)
+        self._first = self._buffer.part() if opens else None
+        self._coming = self._linker.meanwhile(self._take_over)
+
+    def _take_over(self) -> Any:
+        """Carry the files, and look into them for the nodes that the first transaction changes."""
+        self._linker.carry_all(self._taken)
+        if self._first is None:
+            return None
+        database = self._opened(self._first)
+        database.read("\0").result()  # where there is nothing
+        return database
+
+    def part(self) -> BufferedPart:
+        """What is written together."""
+        first, self._has_begun = None if self._has_begun else self._first, True
+        return first or self._buffer.part()
+
+    def wait(self) -> Any:
+        """Until the files are there; gives the database, as it was opened for the first part."""
+        return None if self._coming is None else self._coming.result()
+
+    def open(self, part: BufferedPart) -> Any:
+        """Parts are put into it one after the other."""
+        first = self.wait()
+        return self._opened(part) if first is None or part is not self._first else first
+
+    def finish(self) -> Survey | None:
+        """Send the manifest, while files go that are needed no more; what the database holds, as it was sent."""
+        self.wait()
+        manifest = self._buffer.end_database()
+        if manifest is None:
+            return None
+        target = self._buffer.target
+        survey = Survey(target, opened=self._buffer.folder)
+        self._buffer.let_go()
+        needed = {target / file for file in survey.files}
+        with ThreadPoolExecutor(filesystem.requests_at_once(target)) as pool:
+            sending = pool.submit(self._buffer.send, MANIFEST, manifest)
+            for _ in pool.map(filesystem.delete, {file for _, file in self._taken} - needed):
+                pass
+            sending.result()
+        return survey

@@ -1,0 +1,62 @@
+"""The metrics that a manager saved beside a step: they were measured on its values, and not on others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from surgery_cli.settings.run import Options
+from surgery_cli.store.filesystem.listing import is_tree
+from surgery_cli.store.locate.items import METRICS
+from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.surgery.same_run import counters_inside, step_beside
+from surgery_cli.words.notes import Consequence, Note, Remark
+
+_WHAT_GOES_BY_THEM: Final = "`best_step()` and `max_to_keep` of a manager with `best_fn`"
+
+
+def with_metrics_or_not(target: Path, prepared: Prepared, options: Options) -> Prepared:
+    """What is written at ``target``, with the step's metrics left out where they would be said of other values."""
+    if not _has_metrics(prepared) or options.metrics == "keep":
+        return prepared
+    misleads = step_beside(target, prepared) is not None and _values_change(prepared)
+    is_dropped = options.metrics == "drop" or misleads
+    return replace(prepared, left_out=(METRICS,)) if is_dropped else prepared
+
+
+def metrics_notes(target: Path, prepared: Prepared) -> list[Note]:
+    """What becomes of metrics, where somebody may be misled: they are left out, or come along with other values."""
+    own = step_beside(target, prepared)
+    if METRICS in prepared.left_out:
+        why = ", which were measured on other values" if own is not None else ""
+        said = (
+            f"its metrics are left out{why}: {_WHAT_GOES_BY_THEM} pass over a step without them"
+            " (with `keep_checkpoints_without_metrics=False` it is removed)"
+        )
+        more = "; `--metrics keep` takes them along" if own is not None else ""
+        return [Consequence(said + more)]
+    if _has_metrics(prepared) and _values_change(prepared):
+        step = prepared.checkpoint.location.step_directory
+        whose = "its metrics" if step is None else f"the metrics of '{step.name}'"
+        said = f"{whose} come along, which were measured on other values"
+        said += f": {_WHAT_GOES_BY_THEM} go by them"
+        if own is not None:
+            return [Consequence(said)]
+        return [Remark(f"{said}; `--metrics drop` leaves them out")]
+    return []
+
+
+def _has_metrics(prepared: Prepared) -> bool:
+    """True if an item of the step holds what a manager took for its metrics."""
+    place = prepared.checkpoint.location.other_items.get(METRICS)
+    return place is not None and not prepared.is_export and not is_tree(place)
+
+
+def _values_change(prepared: Prepared) -> bool:
+    """True if a leaf is made, moved or removed that is more than the number of the step."""
+    draft = prepared.draft
+    if draft.removed or any(draft.leaves[path].spec.shape for path in draft.changed):
+        return True
+    return bool(draft.changed) and not counters_inside(prepared).issuperset(draft.changed)

@@ -1,0 +1,173 @@
+"""Pages as a browser shows them, under the hands of somebody who clicks and types."""
+
+import time
+
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from surgery_cli.cli.main import run
+from surgery_cli.cli.rendering import inspection
+from surgery_cli.console.formats.html import text_of
+from surgery_cli.proof.statistics import LeafStatistics
+from surgery_cli.reports import Inspection, LeafRow
+from tests.browser.chromium import Chromium, found
+
+ROOT = "sample_checkpoints/digits_manager"
+NAMES = "td.name bdi"
+LEAVES = 99_999
+PARTS = ["attention/query", "attention/key", "attention/out", "mlp/up", "mlp/down", "norm/scale"]
+
+
+@pytest.fixture(scope="module")
+def browser(pytestconfig):
+    if not pytestconfig.getoption("every_combination"):
+        pytest.skip("starts a browser")
+    if found() is None:
+        pytest.skip("no Chromium is installed")
+    chromium = Chromium()
+    yield chromium
+    chromium.close()
+
+
+@pytest.fixture
+def opened(browser, tmp_path, capsys):
+    """Runs a command with `--html`, and opens the page."""
+
+    def call(*words, **how):
+        file = tmp_path / "page.html"
+        with pytest.raises(SystemExit):
+            run([*map(str, words), "--html", str(file)])
+        capsys.readouterr()
+        browser.open(file, **how)
+        return browser
+
+    yield call
+    assert browser.errors == []
+    assert [url for url in browser.requests if not url.startswith("file:///")] == []
+
+
+def test_a_tree_unfolds_sorts_and_is_searched(opened):
+    page = opened("inspect", ROOT, "--stats")
+    assert page.texts(".status") == ["28 leaves"]
+    assert len(page.evaluate("[...document.querySelectorAll('td svg.bars')].map(e => 1)")) > 10
+
+    page.click(".tools button", "fold all")
+    assert page.texts(NAMES) == ["step", "params", "opt_state"]
+    page.click("td.name .fold", "▸")
+    assert page.texts(NAMES)[2:6] == ["Conv_0", "Conv_1", "Dense_0", "Dense_1"]
+
+    page.click("th button", "size")
+    assert page.texts(NAMES)[:3] == ["params", "Dense_0", "Conv_1"]
+    assert page.evaluate("document.querySelector('[aria-sort]').ariaSort") == "descending"
+
+    page.click("input")
+    page.type("dense_1 KERNEL")
+    assert page.texts(NAMES) == ["params", "Dense_1", "kernel", "mu", "nu"]
+    assert page.texts(".status") == ["3 of 28 leaves"]
+
+
+def test_a_param_stands_beside_its_twins(opened):
+    page = opened("inspect", ROOT, "--stats")
+    page.click(NAMES, "kernel")
+    assert page.texts("aside h2") == ["params/Conv_0/kernel"]
+    assert page.texts(".card button") == ["param", "mu", "nu"]
+    page.click(".card button", "nu")
+    assert page.texts("aside h2") == ["opt_state/0/nu/Conv_0/kernel"]
+    page.click(".tools button", "twins beside")
+    assert "mu" in page.texts(".grid .strong")
+
+
+def test_keys_walk_the_tree(opened):
+    page = opened("inspect", ROOT, "--stats")
+    page.click(".tools button", "fold all")
+    page.click(NAMES, "step")
+    page.press("ArrowDown", "ArrowRight", "ArrowDown")
+    chosen = "document.activeElement.querySelector('bdi').textContent"
+    assert page.evaluate(chosen) == "Conv_0"
+    page.press("ArrowLeft", "ArrowLeft")
+    assert (page.evaluate(chosen), page.texts(NAMES)) == ("params", ["step", "params", "opt_state"])
+    page.press("End", "Home", "Enter")
+    assert page.texts("aside h2") == ["step"]
+
+
+def test_what_differs_is_shown_first(opened):
+    page = opened("diff", f"{ROOT}@250", f"{ROOT}@500")
+    assert page.texts("#verdict .bad") == ["26 leaves differ"]
+    assert page.texts(".status") == ["26 of 28 leaves"]
+    page.click(".states button", "values differ")
+    assert page.texts(".status") == ["28 leaves"]
+
+
+def test_names_of_strangers_are_shown_and_do_nothing(opened, tmp_path):
+    names = ["</script><img src=x onerror=alert(1)>", "שלום", "🧠", "a\u202eb", "__proto__"]
+    tree = {name: np.ones(2, np.float32) for name in names} | {"bad": np.array([np.nan], "f4")}
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "source", {"params": tree})
+    page = opened("inspect", tmp_path / "source", "--stats")
+    shown = ["a\\u202eb" if name == "a\u202eb" else name for name in names]
+    assert set(page.texts(NAMES)) == {"params", "bad", *shown}
+    assert page.texts("td[role=gridcell] .bad") == [*["nan"] * 4, "1 NaN"]
+    assert page.evaluate("document.images.length") == 0
+
+
+def test_without_scripts_the_page_says_what_the_terminal_says(opened):
+    page = opened("diff", f"{ROOT}@250", f"{ROOT}@500", has_scripts=False)
+    assert page.texts("#verdict .bad") == ["26 leaves differ"]
+    assert "params/Conv_0/kernel" in page.evaluate("document.querySelector('.each').innerText")
+    assert page.texts("#explorer") == [""]
+
+
+def test_a_page_prints_all_that_is_unfolded(opened):
+    page = opened("inspect", ROOT, "--stats", height=400)
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert len(page.texts("tbody tr[data-at]")) == 35
+
+
+def a_large_document():
+    """As many leaves as a large mixture of experts has, with the moments of Adam."""
+    counts = [n % 97 for n in range(16)]
+    numbers = {"mean": 0.1, "std": 1.0, "min": -2.0, "max": 2.0, "norm": 9.0}
+    seen = LeafStatistics(**numbers, zeros=0, non_finite=0, histogram=counts)
+    more = {"kind": "array", "shape": (64, 128), "dtype": "float32", "bytes": 32768}
+    paths = [f"layers_{n // 192}/experts_{n // 6 % 32}/{PARTS[n % 6]}" for n in range(LEAVES // 3)]
+    rows = [LeafRow(path=f"params/{path}", statistics=seen, **more) for path in paths]
+    rows += [
+        LeafRow(
+            path=f"opt_state/0/{slot}/{path}",
+            twin_of=f"params/{path}",
+            slot=slot,
+            statistics=seen,
+            **more,
+        )
+        for slot in ("mu", "nu")
+        for path in paths
+    ]
+    totals = dict.fromkeys(("total_bytes", "total_stored_bytes", "dead_bytes", "parameters"), 1)
+    counted = dict.fromkeys(("all_leaves", "total_leaves"), len(rows))
+    lists = {name: [] for name in ("steps", "items", "other_items", "foreign_files")}
+    place = {"checkpoint": "/runs/big", "layout": "ocdbt", "step": 1, "chosen": "step 1"}
+    return Inspection(leaves=rows, by_dtype={}, **place, **lists, **totals, **counted)
+
+
+def test_a_hundred_thousand_leaves_are_quick(browser, tmp_path):
+    """How long it takes is said (`-s`), and not judged: it depends on the machine."""
+    start = time.perf_counter()
+    text = text_of(a_large_document(), inspection.render)
+    file = tmp_path / "page.html"
+    file.write_text(text)
+    took = {"made": time.perf_counter() - start, "opened": browser.open(file)}
+    for what, act in {
+        "sorted": lambda: browser.click("th button", "mean"),
+        "unfolded": lambda: browser.click(".tools button", "unfold all"),
+        "found": lambda: (browser.click("input"), browser.type("layers_13/ experts_7/ query")),
+    }.items():
+        start = time.perf_counter()
+        act()
+        took[what] = time.perf_counter() - start
+    said = ", ".join(f"{what} in {seconds:.2f} s" for what, seconds in took.items())
+    print(f"{len(text) / 1e6:.0f} MB: {said}")  # noqa: T201 - the figure that is asked for
+    assert browser.texts(".status") == [f"3 of {LEAVES:,} leaves"]
+    assert browser.texts(NAMES)[-3:] == ["query", "mu", "nu"]
+    assert len(browser.texts(".grid tbody tr")) < 100
+    assert browser.errors == []

@@ -1,0 +1,124 @@
+"""What is asked of a bucket at the same time, and what that must not change."""
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from surgery_cli import surgery
+from surgery_cli.errors import SurgeryError
+from surgery_cli.planning import operation_from_options, plan_of
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.deferred_imports import deferred
+from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.tree.paths import LeafPath
+from tests.buckets.checkpoints import saved, uploaded
+from tests.buckets.server import Faults
+
+LARGE = np.random.default_rng(0).standard_normal(1 << 20).astype(np.float32)
+TREE = {"params": {"edited": LARGE, "kept": -LARGE}}
+PATIENCE = 60
+
+
+def hold_copies(server, seconds_after=0.0):
+    """Let copies wait until a large leaf was read, and longer; what they have waited for."""
+    started, seen = time.monotonic(), []
+
+    def are_held(kind):
+        if not seen and any(request.sent > LARGE.nbytes // 2 for request in server.log):
+            seen.append(time.monotonic())
+        is_over = time.monotonic() > (seen[0] + seconds_after if seen else started + PATIENCE)
+        return kind == "copy" and not is_over
+
+    server.log.clear()
+    server.faults = Faults(are_held=are_held)
+    return seen
+
+
+def rescaled(by):
+    return plan_of([operation_from_options("rescale", {"at": "params/edited", "by": by})])
+
+
+def test_leaves_are_read_while_others_are_copied(bucket, tmp_path):
+    there = uploaded(bucket, saved(tmp_path / "ck", TREE), "gs://bkt/ck")
+    seen = hold_copies(bucket)
+    surgery.apply(there, "gs://bkt/new", rescaled(2.0))
+    assert seen
+    result = open_checkpoint("gs://bkt/new")
+    for name, expected in (("edited", 2 * LARGE), ("kept", -LARGE)):
+        np.testing.assert_array_equal(result.read(LeafPath(("params", name))), expected)
+
+
+def test_what_fails_meanwhile_leaves_nothing(bucket, tmp_path):
+    """Copies that are still on their way when a run fails have come before all that was built is removed."""
+    there = uploaded(bucket, saved(tmp_path / "ck", TREE), "gs://bkt/ck")
+    before = bucket.names()
+    seen = hold_copies(bucket, seconds_after=0.5)
+    with pytest.raises(SurgeryError, match="finite"):
+        surgery.apply(there, "gs://bkt/new", rescaled(1e39))
+    assert seen
+    assert bucket.names() == before
+
+
+def test_a_copy_that_fails_meanwhile_fails_the_run(bucket, tmp_path):
+    there = uploaded(bucket, saved(tmp_path / "ck", TREE), "gs://bkt/ck")
+    before = bucket.names()
+    bucket.faults = Faults(kind="403", every=1, among=lambda kind: kind == "copy")
+    with pytest.raises(SurgeryError, match="does not permit"):
+        surgery.apply(there, "gs://bkt/new", rescaled(2.0))
+    bucket.faults = Faults()
+    assert bucket.names() == before
+
+
+def test_a_list_from_before_something_was_made_tells_nothing(service):
+    for what, place in (
+        (lambda file: filesystem.write(file, b"x"), f"{service.root}/runs/new"),
+        (filesystem.delete, f"{service.root}/runs/old"),
+    ):
+        if place.endswith("old"):
+            service.put("bkt", "runs/old", b"x")
+        filesystem.forget(f"{service.root}/runs")
+        service.log.clear()
+        filesystem.look_ahead(place, around=True)
+        until = time.monotonic() + PATIENCE
+        while [request.status for request in service.log] != [200, 200]:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        was_there = place.endswith("old")
+        what(place)
+        assert filesystem.exists(place) is not was_there
+        names = filesystem.names(f"{service.root}/runs") if not was_there else ["new"]
+        assert names == ["new"]
+
+
+CLIENT = """
+import sys
+from surgery_cli.store.filesystem.google_storage import GoogleStorage
+print(type(GoogleStorage()._client).__name__, *(name in sys.modules for name in sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("asked", [None, "false", "true"])
+def test_the_client_of_gs_starts_without_what_only_zonal_buckets_need(bucket, monkeypatch, asked):
+    name = "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"
+    if asked is None:
+        monkeypatch.delenv(name)
+    else:
+        monkeypatch.setenv(name, asked)
+    heavy = ("google.cloud.storage", "google_auth_oauthlib.flow")
+    done = subprocess.run(
+        [sys.executable, "-c", CLIENT, *heavy], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["GCSFileSystem", *[str(asked == "true")] * 2]
+
+
+def test_what_is_imported_later_is_there_when_it_is_used(monkeypatch):
+    monkeypatch.delitem(sys.modules, "xmlrpc.client", raising=False)
+    with deferred("xmlrpc.client"):
+        from xmlrpc.client import Binary, dumps
+    assert "xmlrpc.client" not in sys.modules
+    assert Binary(b"x").data == b"x"
+    assert dumps(("x",)).startswith("<params>")
+    assert "xmlrpc.client" in sys.modules

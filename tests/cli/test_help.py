@@ -1,0 +1,122 @@
+"""What a command says of itself: `-h`, `help`, `version`, three uses of each; and what the shell completes."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+import typer
+
+from surgery_cli import __version__
+from surgery_cli.cli.commands.table import examples_of
+from surgery_cli.cli.main import app
+from tests.cli.command_lines import commands
+
+SIMPLE = {"schema": 2, "version": 1}
+"""Commands that cannot be used in three ways."""
+
+
+@pytest.mark.parametrize("name", commands())
+def test_every_command_shows_three_uses_which_are_command_lines_of_it(name):
+    examples = examples_of(name)
+
+    assert len(set(examples)) == len(examples) >= SIMPLE.get(name, 3)
+    group = typer.main.get_command(app)
+    for example in examples:
+        words = shlex.split(example.partition(" > ")[0].replace("*.yaml", "a.yaml"))
+        assert words[:2] == ["surgery", name]
+        above = group.make_context("surgery", words[1:])
+        _, command, rest = group.resolve_command(above, words[1:])
+        command.make_context(name, rest, parent=above)
+
+
+@pytest.mark.parametrize("name", ["inspect", "rescale", "version"])
+def test_help_says_what_the_option_says(surgery, name):
+    assert surgery("help", name).out.rstrip() == surgery(name, "-h").out.rstrip() != ""
+    assert surgery(name, "-h").out == surgery(name, "--help").out
+
+
+def test_help_alone_lists_the_commands(surgery):
+    assert surgery("help").out.rstrip() == surgery("-h").out.rstrip()
+    assert "  rescale " in surgery("help").out
+
+
+def test_help_for_what_is_no_command_names_the_nearest(surgery):
+    ended = surgery("help", "rescal")
+    assert ended.code == 2
+    assert "did you mean `surgery rescale`?" in ended.err
+
+
+def test_version_begins_with_our_own(surgery):
+    first, *others = surgery("version").out.splitlines()
+    assert [f"{first}\n"] == [surgery("--version").out] == [f"surgery {__version__}\n"]
+    assert others[0].startswith("  orbax-checkpoint ")
+
+
+def completed(line, shell="bash"):
+    """What the shell is offered at the end of a line, which it takes apart in its own way."""
+    script = (
+        "import sys\nfrom surgery_cli.cli.main import run\n"
+        "try:\n    run([])\n"
+        "finally:\n    assert not {'jax', 'orbax', 'flax'} & set(sys.modules)\n"
+    )
+    words = line.split(" ")
+    if shell == "bash":  # as `COMP_WORDBREAKS` has it
+        words = " ".join(words).replace("@", " @ ").replace("=", " = ").split(" ")
+        words = [w for w in words[:-1] if w] + (
+            [words[-1]] if words[-1] or line[-1] not in "@=" else []
+        )
+        told = {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    else:
+        told = {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    process = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, **told, "_SURGERY_COMPLETE": f"complete_{shell}"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert process.stderr == ""
+    return process.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("surgery help insp", ["inspect"]),
+        ("surgery operations resc", ["rescale"]),
+        ("surgery inspect RUN@", ["250", "500", "latest"]),
+        ("surgery inspect RUN@2", ["250"]),
+        ("surgery inspect RUN@500 params/De", ["params/Dense_0", "params/Dense_1"]),
+        ("surgery inspect RUN --step 2", ["250"]),
+        ("surgery inspect RUN --item de", ["default"]),
+        ("surgery inspect RUN --sta", ["--stats"]),
+        ("surgery rescale RUN new params --optimizer tr", ["transform"]),
+        ("surgery rescale RUN new params --except params/Dense_1/k", ["params/Dense_1/kernel"]),
+        ("surgery rescale RUN new params --link=re", ["reflink"]),
+        ("surgery average RUN new params --with RUN@2", ["250"]),
+    ],
+)
+def test_bash_completes_commands_steps_choices_and_paths(checkpoint, line, offered):
+    assert completed(line.replace("RUN", str(checkpoint))) == offered
+
+
+def test_other_shells_are_offered_whole_words(checkpoint):
+    (offered,) = completed(f"surgery inspect {checkpoint}@2", "fish")
+    assert offered == f"{checkpoint}@250"
+
+
+def test_every_choice_is_completed():
+    """Of what is typed, only free numbers, names and texts are left to the user."""
+    bare = {}
+    for name, command in commands().items():
+        for parameter in command.params:
+            has_choices = re.fullmatch(r"[a-z0-9_-]+(\|[a-z0-9_-]+)+", parameter.metavar or "")
+            if has_choices and not offers(parameter):
+                bare.setdefault(" ".join([parameter.opts[0], parameter.metavar]), []).append(name)
+    assert bare == {}
+
+
+def offers(parameter):
+    own = getattr(parameter, "_custom_shell_complete", None)
+    return own is not None or bool(getattr(parameter.type_descriptor, "choices", None))

@@ -1,0 +1,71 @@
+"""`inspect --only bad`: the leaves whose values something is wrong with, as NumPy sees them, and nothing else."""
+
+import jax
+import numpy as np
+import optax
+import orbax.checkpoint as ocp
+import pytest
+from optax import contrib
+
+from tests.cli.conftest import SAMPLES
+
+WRONG = {
+    "nan": (np.array([[1, np.nan], [np.nan, 2]], np.float32), ["2 NaN"]),
+    "infinite": (np.array([1, -np.inf, 3], np.float32), ["1 infinity"]),
+    "both": (np.array([np.inf, np.nan, 3], np.float32), ["1 NaN", "1 infinity"]),
+    "all": (np.full(3, np.nan, np.float32), ["3 NaN"]),
+    "dead": (np.zeros((4, 4), np.float32), ["dead: all zeros"]),
+    "exploded": (np.array([1, 2e4, 3], np.float32), ["exploded"]),
+    "saturated": (np.sign(np.arange(64, dtype=np.float32) - 31.5), ["saturated"]),
+}
+GOOD = {
+    "normal": np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32),
+    "one": np.zeros(1, np.float32),
+    "counts": np.zeros(4, np.int32),
+}
+
+
+@pytest.fixture(scope="module")
+def sick(tmp_path_factory):
+    """Params of which most are bad, and the fresh state of an optimizer, whose best loss is infinite."""
+    params = {name: leaf for name, (leaf, _) in WRONG.items()} | GOOD
+    transform = optax.chain(optax.adam(1e-3), contrib.reduce_on_plateau(patience=3))
+    state = transform.init(
+        {name: leaf for name, leaf in params.items() if leaf.dtype == np.float32}
+    )
+    path = tmp_path_factory.mktemp("sick") / "tree"
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(path, {"params": params, "opt_state": state})
+    assert any(np.isinf(leaf).any() for leaf in jax.tree.leaves(state) if np.size(leaf) == 1)
+    return path
+
+
+def test_what_is_bad_is_named_with_why_and_nothing_else_is(surgery, sick):
+    result = surgery("inspect", sick, "--only", "bad", "--json")
+    found = {row["path"]: row["bad"] for row in result.document["leaves"]}
+    assert found == {f"params/{name}": said for name, (_, said) in WRONG.items()}
+    assert result.code == 1
+    text = surgery("inspect", sick, "--only", "bad")
+    assert (text.code, "bad: 7 of " in text.out, "exploded" in text.out) == (1, True, True)
+
+
+def test_patterns_say_of_which_leaves(surgery, sick):
+    result = surgery("inspect", sick, "params/normal", "params/nan", "--only", "bad")
+    assert (result.code, "bad: 1 of 2 leaves" in result.out) == (1, True)
+    result = surgery("inspect", sick, "params/normal", "opt_state", "--only", "bad")
+    assert (result.code, "nothing is bad: " in result.out) == (0, True)
+
+
+def test_an_optimizer_that_is_not_finite_is_bad(surgery, tmp_path):
+    params = {"w": np.ones(4, np.float32)}
+    state = optax.adam(1e-3).init(params)
+    state[0].mu["w"] = state[0].mu["w"].at[1].set(np.inf)
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "tree", {"params": params, "opt_state": state})
+    result = surgery("inspect", tmp_path / "tree", "--only", "bad", "--json")
+    assert [row["path"] for row in result.document["leaves"]] == ["opt_state/0/mu/w"]
+
+
+def test_a_checkpoint_that_was_trained_has_nothing_bad(surgery):
+    result = surgery("inspect", SAMPLES / "digits_standard", "--only", "bad")
+    assert (result.code, "nothing is bad: 28 leaves looked at" in result.out) == (0, True)

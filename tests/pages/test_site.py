@@ -1,0 +1,53 @@
+"""The site of the documentation: every page stands in its navigation, and it fetches nothing from elsewhere."""
+
+import re
+import runpy
+from html.parser import HTMLParser
+
+import pytest
+
+from tests.pages.recipes import REPOSITORY
+
+DOCS = REPOSITORY / "docs"
+SITE = REPOSITORY / "build" / "site"
+
+
+def test_every_page_stands_once_in_the_navigation():
+    nav = (REPOSITORY / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    named = re.findall(r"[\w-]+\.md$", nav, re.MULTILINE)
+    pages = [path.name for path in DOCS.glob("*.md")]
+    others = runpy.run_path(DOCS / "site_hooks.py")["beside_the_docs"]()
+    assert sorted(named) == sorted([*pages, *others])
+
+
+class Fetched(HTMLParser):
+    """What a browser fetches to show a page: scripts, styles, pictures, fonts; not where links lead."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        if tag == "link" and given.get("rel") not in {"canonical", "next", "prev"}:
+            self.found.append(given.get("href"))
+        if tag not in {"a", "link"}:
+            self.found += [given[name] for name in ("src", "srcset", "data") if name in given]
+
+
+@pytest.fixture
+def built(pytestconfig):
+    if not pytestconfig.getoption("every_combination"):
+        pytest.skip("`make docs` builds the site, in an environment of its own")
+    return sorted(SITE.rglob("*.html"))
+
+
+def test_no_page_fetches_anything_from_elsewhere(built):
+    assert len(built) > 40
+    for page in built:
+        parser = Fetched()
+        parser.feed(page.read_text())
+        assert parser.found
+        assert [url for url in parser.found if re.match(r"(\w+:)?//", url)] == []
+    for style in SITE.rglob("*.css"):
+        assert not re.search(r"(?:url\(|@import )[\"']?(?:https?:)?//", style.read_text()), style
