@@ -37,6 +37,18 @@ def hold_copies(server, seconds_after=0.0):
     return seen
 
 
+def wait_for_lists(server, prefixes):
+    """Until lists of these prefixes were answered. Other requests may come meanwhile: a client may ask again."""
+    until = time.monotonic() + PATIENCE
+
+    def listed():
+        return {request.query.get("prefix") for request in server.log if request.status == 200}
+
+    while not prefixes <= listed():
+        assert time.monotonic() < until, [(r.target, r.status) for r in server.log]
+        time.sleep(0.01)
+
+
 def rescaled(by):
     return plan_of([operation_from_options("rescale", {"at": "params/edited", "by": by})])
 
@@ -82,10 +94,7 @@ def test_a_list_from_before_something_was_made_tells_nothing(service):
         filesystem.forget(f"{service.root}/runs")
         service.log.clear()
         filesystem.look_ahead(place, around=True)
-        until = time.monotonic() + PATIENCE
-        while [request.status for request in service.log] != [200, 200]:
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        wait_for_lists(service, {place.partition("bkt/")[2], "runs/"})
         was_there = place.endswith("old")
         what(place)
         assert filesystem.exists(place) is not was_there
