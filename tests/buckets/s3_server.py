@@ -38,7 +38,7 @@ class S3Server(Server):
     def __enter__(self):
         boto3 = pytest.importorskip("boto3", reason="installed by `make`, as all of `dev`")
         moto = pytest.importorskip("moto.server")
-        self._moto = moto.ThreadedMotoServer(port=0)
+        self._moto = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
         self._moto.start()
         self._host, self._moto_port = self._moto.get_host_and_port()
         self._threads = ThreadPoolExecutor(32)
