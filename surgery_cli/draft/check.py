@@ -39,6 +39,11 @@ class ValueRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The rule as people read it: ``norm ..100``."""
         raise NotImplementedError
 
+    @property
+    def grid(self) -> tuple[int, ...] | None:
+        """The shape of the blocks in which values must be seen, empty for those of the leaf itself; None for any."""
+        return None
+
     def judge(self, seen: Any, spec: LeafSpec, /) -> Judged:
         """Whether what was ``seen`` of all values of a leaf is as it must be."""
         raise NotImplementedError

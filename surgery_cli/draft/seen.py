@@ -48,6 +48,22 @@ class Sizes(NamedTuple):
         return math.sqrt(self.other / self.own)
 
 
+class BlockDigests(NamedTuple):
+    """The SHA-256 of blocks of a ``grid``, each by where it begins; of a string the digest of its ``text`` instead."""
+
+    grid: tuple[int, ...] = ()
+    blocks: tuple[tuple[tuple[int, ...], bytes], ...] = ()
+    text: str = ""
+
+    def joined(self, other: BlockDigests) -> BlockDigests:
+        """Of the values of both."""
+        return BlockDigests(self.grid, (*self.blocks, *other.blocks))
+
+    def in_c_order(self) -> list[bytes]:
+        """The digests of the blocks, one after the other."""
+        return [digest for _, digest in sorted((tuple(at), digest) for at, digest in self.blocks)]
+
+
 class Moments(NamedTuple):
     """Of values (complex ones by their magnitude): mean and sum of squared distances to it, ends, and counts.
 
@@ -96,4 +112,4 @@ class Moments(NamedTuple):
         return math.sqrt(self.spread + self.size * (self.mean * self.mean))
 
 
-Seen: TypeAlias = Moments | NonFinite | Differing | Sizes
+Seen: TypeAlias = Moments | NonFinite | Differing | Sizes | BlockDigests

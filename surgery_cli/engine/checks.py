@@ -12,13 +12,16 @@ from surgery_cli.draft.expression import Recipe
 from surgery_cli.draft.kernel import Kit, Window
 from surgery_cli.draft.seen import Seen
 from surgery_cli.engine.composition import Composition
+from surgery_cli.engine.digests import refuse_many_blocks
 from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.engine.forecast import working_bytes
 from surgery_cli.engine.grid import block_shape
-from surgery_cli.engine.looks import LOOKS
+from surgery_cli.engine.looks import LOOKS, Cut
 from surgery_cli.engine.measurements import Measurements
 from surgery_cli.engine.reading import Readable, Values
+from surgery_cli.engine.sights import Grid, Sight, Sights
 from surgery_cli.errors import Problem, ValueRefusal
+from surgery_cli.store.write.item_plan import PlannedLeaf
 from surgery_cli.store.write.item_writer import ItemWriter
 
 _CORRECT: Final = "correct what comes before it, or the rule; `surgery inspect --stats` shows what a checkpoint holds"
@@ -43,27 +46,36 @@ class Checks:
         measurements: Measurements,
     ) -> None:
         self._checks = checks
-        self._watched: dict[int, Watched] = {}
+        self._sights = Sights(checks)
+        self._watched: dict[Sight, Watched] = {}
+        self._passing: dict[int, Sight] = {}
         for leaf in (leaf for check in checks for leaf in check.on):
-            if id(leaf.recipe) not in self._watched:
-                self._watched[id(leaf.recipe)] = Watched(leaf)
-            beside = None
+            sight = self._sights.of(leaf)
+            if sight not in self._watched:
+                self._watched[sight] = Watched(leaf, sight.block)
+            beside: Beside | Cut | None = None
             if leaf.other is not None:
                 beside = Beside(leaf.other, sources, kit, measurements)
-            self._watched[id(leaf.recipe)].expect(leaf, beside)
+            elif sight.grid is not None and leaf.rule.grid is not None:
+                refuse_many_blocks(leaf.recipe.spec, sight.grid)
+                beside = Cut(sight.grid)
+            self._watched[sight].expect(leaf, beside)
 
     def of(self, recipe: Recipe) -> Watched | None:
-        """What is to be seen of these values, unless somebody looks at them already."""
-        watched = self._watched.get(id(recipe))
+        """What is to be seen of these values, which are to be written, unless somebody looks at them already."""
+        sight = self._passing.get(id(recipe))
+        watched = None if sight is None else self._watched.get(sight)
         if watched is None or watched.is_taken:
             return None
         watched.is_taken = True
         return watched
 
     def left(self, writers: Iterable[ItemWriter]) -> list[Watched]:
-        """What none of the ``writers`` sees, taken: made of something else than what they write."""
-        known = {id(recipe) for writer in writers for recipe in writer.plan.made}
-        found = [watched for key, watched in self._watched.items() if key not in known]
+        """What none of the ``writers`` sees, taken: made of something else than what they write, or in other blocks."""
+        made = (leaf for writer in writers for leaf in writer.plan.made)
+        self._passing = self._sights.passing(made)
+        seen = set(self._passing.values())
+        found = [watched for sight, watched in self._watched.items() if sight not in seen]
         for watched in found:
             watched.is_taken = True
         return found
@@ -83,22 +95,23 @@ class Checks:
             Finding(check, leaf, leaf.rule.judge(watched.seen(leaf), leaf.recipe.spec))
             for check in self._checks
             for leaf in check.on
-            if (watched := self._watched[id(leaf.recipe)]).is_taken
+            if (watched := self._watched[self._sights.of(leaf)]).is_taken
         ]
 
 
 class Watched:
     """One leaf as it stood somewhere in the plan, and everything that is to be seen of its values."""
 
-    def __init__(self, leaf: CheckedLeaf) -> None:
-        self.path, self.recipe = leaf.path, leaf.recipe
+    def __init__(self, leaf: CheckedLeaf, block: Grid) -> None:
+        """``block``: the shape of the blocks in which they are seen where they are read for that alone."""
+        self.path, self.recipe, self.block = leaf.path, leaf.recipe, block
         self.is_taken = False
-        self._looks: dict[_Key, Beside | None] = {}
+        self._looks: dict[_Key, Beside | Cut | None] = {}
         self._seen: dict[_Key, dict[tuple[int, ...], Any]] = {}
         self._lock = threading.Lock()
 
-    def expect(self, leaf: CheckedLeaf, beside: Beside | None) -> None:
-        """One more rule for these values, and the values with which they are compared."""
+    def expect(self, leaf: CheckedLeaf, beside: Beside | Cut | None) -> None:
+        """One more rule for these values, and the values with which they are compared, or how they are cut."""
         self._looks.setdefault(_key(leaf), beside)
 
     def add(self, window: Window, values: Values) -> None:
@@ -127,7 +140,7 @@ class Watched:
 
     def working_bytes(self, block: tuple[int, ...], tile_elements: int | None) -> int:
         """Bytes in memory while values are compared with others."""
-        others = (beside.recipe for beside in self._looks.values() if beside is not None)
+        others = (one.recipe for one in self._looks.values() if isinstance(one, Beside))
         return sum(working_bytes(Composition(other), block, tile_elements) for other in others)
 
 
@@ -212,10 +225,15 @@ def breaches(findings: Sequence[Finding]) -> Iterator[tuple[Check, Problem]]:
             )
 
 
-def judged_recipes(checks: Sequence[Check], written: Iterable[Recipe]) -> list[Recipe]:
+def judged_recipes(checks: Sequence[Check], written: Iterable[PlannedLeaf]) -> list[Recipe]:
     """What is read beside what is ``written``: leaves as they stood, and what they are compared with."""
-    known = {id(recipe) for recipe in written}
-    every = (one for check in checks for leaf in check.on for one in (leaf.recipe, leaf.other))
-    return list(
-        {id(one): one for one in every if one is not None and id(one) not in known}.values()
-    )
+    sights, leaves = Sights(checks), list(written)
+    known, passing = {id(leaf.recipe) for leaf in leaves}, set(sights.passing(leaves).values())
+    found: dict[object, Recipe] = {}
+    for leaf in (leaf for check in checks for leaf in check.on):
+        sight = sights.of(leaf)
+        if sight not in passing:
+            found[sight] = leaf.recipe
+        if leaf.other is not None and id(leaf.other) not in known:
+            found[sights.alone(leaf.other)] = leaf.other
+    return list(found.values())

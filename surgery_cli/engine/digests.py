@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from surgery_cli.draft.kernel import Window
+from surgery_cli.draft.leaf_digest import sha256_of_blocks, sha256_of_text
 from surgery_cli.engine.bounded_reads import Reading, block_reading, met_by
 from surgery_cli.engine.grid import block_shape, relative
 from surgery_cli.engine.reading import Readable
@@ -28,6 +29,12 @@ class LeafDigest(msgspec.Struct, frozen=True):
     grid: tuple[Annotated[int, msgspec.Meta(ge=0)], ...] = ()
 
 
+def refuse_many_blocks(spec: LeafSpec, grid: tuple[int, ...]) -> None:
+    """Raise CheckpointError if a leaf has more blocks than the limit `blocks` allows, as no record has."""
+    count = math.prod(-(-n // max(part, 1)) for n, part in zip(spec.shape, grid, strict=False))
+    BLOCKS.check(count, f"the digest on record of a leaf {spec.type_text}")
+
+
 class Digester:
     """Takes blocks in any order and gives the leaf's digest once all have come."""
 
@@ -37,8 +44,7 @@ class Digester:
         Raises:
             CheckpointError: there would be more blocks than the limit `blocks` allows, as no record has.
         """
-        count = math.prod(-(-n // max(part, 1)) for n, part in zip(spec.shape, grid, strict=False))
-        BLOCKS.check(count, f"the digest on record of a leaf {spec.type_text}")
+        refuse_many_blocks(spec, grid)
         self._spec = spec
         self.grid = grid
         self._blocks: dict[tuple[int, ...], bytes] = {}
@@ -97,10 +103,7 @@ class Digester:
 
 def digest_of_blocks(spec: LeafSpec, grid: tuple[int, ...], blocks: Iterable[bytes]) -> LeafDigest:
     """The digest of a leaf by those of its blocks, in C order."""
-    record = hashlib.sha256(msgspec.json.encode([spec.dtype, spec.shape, grid]))
-    for block in blocks:
-        record.update(block)
-    return LeafDigest(f"sha256:{record.hexdigest()}", grid)
+    return LeafDigest(sha256_of_blocks(spec.dtype, spec.shape, grid, blocks), grid)
 
 
 def block_digest(values: np.ndarray[Any, Any]) -> bytes:
@@ -117,7 +120,7 @@ def c_order_bytes(values: np.ndarray[Any, Any]) -> Any:
 
 def digest_of_text(text: str | None) -> LeafDigest:
     """The digest of a string leaf or of an empty one."""
-    return LeafDigest(f"sha256:{hashlib.sha256(repr(text).encode()).hexdigest()}")
+    return LeafDigest(sha256_of_text(text))
 
 
 def digest_reading(

@@ -121,8 +121,7 @@ class Execution:
     def _judge(self, left: Sequence[Watched]) -> None:
         """Read what nobody writes as it stands where something must hold of it."""
         for watched in left:
-            spec = watched.recipe.spec
-            evaluation = self._evaluation(watched.recipe, block_shape(spec, spec.write_shape))
+            evaluation = self._evaluation(watched.recipe, watched.block)
             block, tiles = evaluation.block_shape, self._kit.tile_elements
             made = Composition(watched.recipe)
             held = working_bytes(made, block, tiles) + watched.working_bytes(block, tiles)

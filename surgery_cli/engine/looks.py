@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from surgery_cli.draft.seen import Differing, Moments, NonFinite, Seen, Sizes
+from surgery_cli.draft.kernel import Window
+from surgery_cli.draft.leaf_digest import sha256_of_text
+from surgery_cli.draft.seen import BlockDigests, Differing, Moments, NonFinite, Seen, Sizes
+from surgery_cli.engine.bounded_reads import met_by
+from surgery_cli.engine.digests import block_digest
 from surgery_cli.engine.finite import count_non_finite
+from surgery_cli.engine.grid import relative, start_of
 from surgery_cli.engine.reading import Values
 
 TILE_ELEMENTS = 1 << 15
@@ -96,10 +101,32 @@ def sizes_of(values: Values, other: Values) -> Sizes:
     return Sizes(squares(values), squares(other))
 
 
+def block_digests(values: Values, cut: tuple[tuple[int, ...], Window]) -> BlockDigests:
+    """The digests of the blocks of a grid that make up the values, which stand at a place in the leaf."""
+    grid, at = cut
+    if values.dtype.kind in "OU":
+        return BlockDigests(text=sha256_of_text(str(values)))
+    digests = (
+        (start_of(part), block_digest(values[relative(part, at)])) for part in met_by(at, grid)
+    )
+    return BlockDigests(grid, tuple(digests))
+
+
+class Cut(NamedTuple):
+    """Values are seen block by block of a ``grid``."""
+
+    grid: tuple[int, ...]
+
+    def block(self, window: Window) -> tuple[tuple[int, ...], Window]:
+        """The grid, and where in the leaf values stand that have whole blocks of it."""
+        return self.grid, window
+
+
 LOOKS: Final[dict[type, Callable[[Values, Any], Seen]]] = {
     Moments: lambda values, _: moments_of([values]),
     NonFinite: lambda values, _: count_non_finite(values),
     Differing: differing,
     Sizes: sizes_of,
+    BlockDigests: block_digests,
 }
-"""How each of them is seen in a block, and in that of another leaf with which it is compared."""
+"""How each of them is seen in a block, and in that of another leaf with which it is compared; or by how it is cut."""

@@ -64,8 +64,8 @@ class Assertion(Operation):
         gathering.raise_if_any()
         return found
 
-    def _selected_in(self, tree: TreeSpec) -> list[LeafPath]:
-        """The leaves of another tree that the patterns and conditions name."""
+    def _selected_in(self, tree: TreeSpec, /, *, is_typed: bool = True) -> list[LeafPath]:
+        """The leaves of another tree that the patterns and conditions name, as far as their types are known."""
         named = [PathPattern(text).named(tree.texts) for text in self.patterns]
         excluded = [PathPattern(text).named(tree.texts) for text in self.exceptions]
         return [
@@ -73,9 +73,14 @@ class Assertion(Operation):
             for path, spec in tree.items()
             if (not named or any(path in found for found in named))
             and not any(path in found for found in excluded)
-            and (not self.where_dtype or has_dtype(spec, self.where_dtype))
-            and self.where_ndim in (None, len(spec.shape) if spec.has_array else -1)
+            and (not is_typed or self._is_meant(spec))
         ]
+
+    def _is_meant(self, spec: LeafSpec) -> bool:
+        """True if the conditions hold of a leaf that the patterns name."""
+        if self.where_ndim not in (None, len(spec.shape) if spec.has_array else -1):
+            return False
+        return not self.where_dtype or has_dtype(spec, self.where_dtype)
 
     def refuse_what_says_nothing(self) -> None:
         """Raise PlanError if no rule is stated, or what belongs to a rule that is not."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from surgery_cli.draft.expression import Made
+from surgery_cli.draft.leaf_digest import Manifest
 from surgery_cli.draft.recipe import Draft, DraftItems
 from surgery_cli.draft.source import Source
 from surgery_cli.draft.user_function import UserFunction
@@ -37,6 +38,7 @@ def resolve(
     measure: Callable[[Made, Callable[[str], Source]], Any] | None = None,
     function: Callable[[str], UserFunction] | None = None,
     read_file: Callable[[str], bytes] | None = None,
+    manifest: Callable[[str], Manifest] | None = None,
     inverse: Inverse | None = None,
 ) -> Draft:
     """The draft that the plan makes of ``source``, from metadata alone.
@@ -44,8 +46,9 @@ def resolve(
     ``open_source`` opens what the plan names by path; every donor is opened once. ``items`` are the trees of the step
     that is edited, ``surveyed`` a survey of the source's optimizer state, if one was made. ``survey_told`` makes
     that of a source for which values may be read, ``number`` reads a step count, ``measure`` measures leaves of sources
-    that it is given by name, ``read_file`` reads a small file; nothing is read without them. ``function`` loads one of
-    the user's. ``inverse`` sees every edit. What metadata show to break the plan's ``check`` stands in its checks.
+    that it is given by name, ``read_file`` reads a small file and ``manifest`` one of digests; nothing is read without
+    them. ``function`` loads one of the user's. ``inverse`` sees every edit. What metadata show to break the plan's
+    ``check`` stands in its checks.
 
     Raises:
         PlanError: everything that is wrong with the plan, in its order, with file, line and field.
@@ -59,6 +62,7 @@ def resolve(
     stage.measure = measure or stage.measure
     stage.function = function or stage.function
     stage.read_file = read_file or stage.read_file
+    stage.manifest = manifest or stage.manifest
     for name in plan.sources:
         with gathering.catching(field="sources"):
             stage.open(name)

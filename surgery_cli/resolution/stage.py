@@ -11,6 +11,7 @@ import msgspec
 from surgery_cli.draft.check import Check
 from surgery_cli.draft.effect import Takes
 from surgery_cli.draft.expression import LeafRef, Made
+from surgery_cli.draft.leaf_digest import Manifest
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.draft.source import Source
 from surgery_cli.draft.user_function import UserFunction
@@ -72,7 +73,7 @@ def _nothing_measured(part: Made, _: Callable[[str], Source]) -> Any:
     raise PlanError(f"'{part.path}' is not measured here", why="nobody reads values for a plan")
 
 
-def _no_file(text: str) -> bytes:
+def _no_file(text: str) -> Any:
     raise PlanError(f"'{text}' is not read here", why="nobody reads files for a plan")
 
 
@@ -97,6 +98,7 @@ class Stage:
         self.read_number: Callable[[Source, LeafPath], float | None] = lambda *_: None
         self.function: Callable[[str], UserFunction] = _no_function
         self.read_file: Callable[[str], bytes] = _no_file
+        self.manifest: Callable[[str], Manifest] = _no_file
         self.measure: Callable[[Made, Callable[[str], Source]], Any] = _nothing_measured
         self._surveys: dict[tuple[str, bool], OptimizerSurvey] = {}
         self._of_draft: tuple[Draft, OptimizerSurvey] | None = None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from surgery_cli.draft.check import ValueRule
 from surgery_cli.draft.recipe import Draft, Output
@@ -16,6 +16,12 @@ from surgery_cli.tree.targets import Places
 from surgery_cli.words.advice import FieldName, worded
 
 
+class SelectedIn(Protocol):
+    """Selects in another tree; of one that is not ``is_typed``, conditions on dtypes and axes leave nothing out."""
+
+    def __call__(self, tree: TreeSpec, /, *, is_typed: bool = True) -> list[LeafPath]: ...
+
+
 class Named:
     """What a rule is about: the leaves that an edit names in the draft as it stands there."""
 
@@ -24,7 +30,7 @@ class Named:
         leaves: Selection,
         draft: Draft,
         scene: States,
-        selected_in: Callable[[TreeSpec], list[LeafPath]],
+        selected_in: SelectedIn,
     ) -> None:
         """``selected_in``: the leaves of another tree that the same patterns and conditions name."""
         self.leaves, self.draft, self.scene = leaves, draft, scene

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from surgery_cli.rules.contract import Rule
+from surgery_cli.rules.digests import DigestsOf
 from surgery_cli.rules.equality import EqualIn, EqualTo, Unchanged
 from surgery_cli.rules.finite import Finite
 from surgery_cli.rules.likeness import Alike
@@ -30,5 +31,6 @@ RULES: Final[tuple[type[Rule], ...]] = (
     Unchanged,
     SameStructureAs,
     OptimizerMirrorsParams,
+    DigestsOf,
 )
 """In the order in which they are documented."""

@@ -7,15 +7,20 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from surgery_cli import reports
+from surgery_cli.draft.leaf_digest import KnownLeaf, Manifest, sort_of
 from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.inputs.addresses import address
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.proof.files import ITSELF
 from surgery_cli.proof.records import (
     chosen_digests,
+    has_several_trees,
     read_record,
     record_key,
     record_path,
@@ -26,8 +31,9 @@ from surgery_cli.proof.surgery_json import FileBlocks, Record, decoded
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.open.checkpoint import Checkpoint
-from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind
+from surgery_cli.tree.paths import LeafPath, decode
+from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
+from surgery_cli.words.quantities import counted
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,22 +107,57 @@ def manifest(checkpoint: Checkpoint, path: Path) -> Expected:
     )
 
 
+def manifest_for(checkpoint: Checkpoint, text: str) -> Manifest:
+    """The digests in a file, for the leaves of a checkpoint as they are named where it is edited and judged.
+
+    Raises:
+        PlanError: the file cannot be read, or has no digest of any leaf.
+        CheckpointError: it is a record, and damaged.
+    """
+    path = path_at(address(text))
+    if filesystem.is_folder(path):
+        raise PlanError(
+            f"'{text}' is a directory, and no manifest",
+            fix="name a file: what `surgery seal CKPT --to FILE` writes, or the `surgery.json` in a checkpoint",
+            field="digests_of",
+        )
+    try:
+        expected = manifest(checkpoint, path)
+    except PlanError as error:
+        error.problems = tuple(replace(one, field="digests_of") for one in error.problems)
+        raise
+    if not expected.digests:
+        raise PlanError(
+            f"'{text}' has no digest of any leaf",
+            why=f"it lists {counted(len(expected.files), 'file')}" if expected.files else "",
+            fix="make a manifest of leaves with `surgery seal CKPT --to FILE`",
+            field="digests_of",
+        )
+    own = _own_prefix(checkpoint) if not expected.is_complete else ""
+    leaves, tree, is_typed = dict[str, KnownLeaf](), TreeSpec(), True
+    for key, leaf in expected.digests.items():
+        name = key.removeprefix(own)
+        leaves[name] = KnownLeaf(leaf.digest, leaf.grid, expected.sorts.get(key, ""))
+        spec = leaf.spec if isinstance(leaf, _ManifestLeaf) else LeafSpec(kind=LeafKind.NO_TARGET)
+        is_typed &= isinstance(leaf, _ManifestLeaf) and leaf.is_typed
+        tree[LeafPath(map(decode, name.split("/")))] = spec
+    return Manifest(leaves, tree, is_typed)
+
+
+def _own_prefix(checkpoint: Checkpoint) -> str:
+    """What the keys of a record begin with that do not stand in the paths of the leaves: of the one chosen item."""
+    if checkpoint.location.prefix_items or not has_several_trees(checkpoint):
+        return ""
+    (name,) = checkpoint.items
+    return f"{LeafPath((name,)).spelling}/"
+
+
 def _files_in(checkpoint: Checkpoint, sums: Mapping[str, str]) -> Mapping[str, str]:
     """The digests of a list, by what a record calls files: one that is a checkpoint itself has no name there."""
     place = recorded_place(checkpoint)
     if filesystem.is_folder(place):
         return sums
     return {ITSELF: sums[place.name]} if place.name in sums else sums
-
-
-def sort_of(kind: str, type_text: str) -> str:
-    """What the values of a leaf do not tell and a restore depends on: a number is no array, a key no bits.
-
-    Whether an array is NumPy's is left out: it differs between formats that hold the same.
-    """
-    if kind in (LeafKind.ARRAY, LeafKind.NUMPY):
-        return "an array"
-    return type_text if kind in (LeafKind.KEY, LeafKind.EMPTY) else kind
 
 
 class _ManifestLeaf(LeafDigest, frozen=True, kw_only=True):
@@ -126,6 +167,19 @@ class _ManifestLeaf(LeafDigest, frozen=True, kw_only=True):
     spelling: str = ""
     kind: str = ""
     type_text: str = ""
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+
+    @property
+    def spec(self) -> LeafSpec:
+        """What conditions on types ask of; a placeholder where the kind is none that is known."""
+        kind = LeafKind(self.kind) if self.is_typed else LeafKind.NO_TARGET
+        impl = self.type_text.partition("<")[2].partition(">")[0] or None
+        return LeafSpec(kind=kind, shape=self.shape, dtype=self.dtype, key_impl=impl)
+
+    @property
+    def is_typed(self) -> bool:
+        return self.kind in list(LeafKind)
 
 
 class _Manifest(msgspec.Struct, frozen=True):

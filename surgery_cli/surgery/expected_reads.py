@@ -34,8 +34,9 @@ def reads_expected(prepared: Prepared) -> list[Reads]:
     found: dict[int, Reads] = {}
     if all(filesystem.requests_at_once(place) == 1 for place in _places(prepared)):
         return []
-    made = [leaf.recipe for item in prepared.plans.values() for leaf in item.computed]
-    for stored in stored_in(*made, *judged_recipes(prepared.draft.checks, made)):
+    computed = [leaf for item in prepared.plans.values() for leaf in item.computed]
+    judged = judged_recipes(prepared.draft.checks, computed)
+    for stored in stored_in(*(leaf.recipe for leaf in computed), *judged):
         if (there := array_of(prepared, stored)) is not None:
             _of(found, there[0]).names.add(there[1].name)
     for name, item in prepared.plans.items():

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from surgery_cli import reports
 from surgery_cli.draft.kernel import Window
+from surgery_cli.draft.leaf_digest import sort_of
 from surgery_cli.draft.seen import NonFinite
 from surgery_cli.engine.bounded_reads import Reading
 from surgery_cli.engine.budget import in_order
@@ -19,7 +20,7 @@ from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import CheckpointError, NotPermittedError
 from surgery_cli.script.user_code import Say
 from surgery_cli.store.open.checkpoint import Checkpoint
-from surgery_cli.surgery.expected_digests import Expected, sort_of
+from surgery_cli.surgery.expected_digests import Expected
 from surgery_cli.surgery.look_memory import Look, Looks, planned_looks
 from surgery_cli.surgery.sampling import Parts, blocks_of, windows_of
 from surgery_cli.tree.paths import LeafPath

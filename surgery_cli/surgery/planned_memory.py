@@ -12,7 +12,7 @@ from surgery_cli.engine.bands import bands_of, least_bytes
 from surgery_cli.engine.composition import Composition
 from surgery_cli.engine.decoding import MOST_DECODED, decoded_too_often, needed_bytes
 from surgery_cli.engine.forecast import working_bytes
-from surgery_cli.engine.grid import block_shape
+from surgery_cli.engine.sights import Sights
 from surgery_cli.store.filesystem.memory_limits import room
 from surgery_cli.store.write.item import copied_leaves
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
@@ -80,17 +80,18 @@ def _times_decoded(leaf: PlannedLeaf, memory_bytes: int) -> int:
 
 def _judging(checks: Sequence[Check], tile: int | None, bound: int) -> Iterator[Need]:
     """What takes more than a bound to see whether something holds of it."""
+    sights = Sights(checks)
     for leaf in (leaf for check in checks for leaf in check.on):
         every = [recipe for recipe in (leaf.recipe, leaf.other) if recipe is not None]
-        count = sum(_judging_bytes(recipe, tile) for recipe in every)
+        blocks = [sights.of(leaf).block, *(sights.alone(one).block for one in every[1:])]
+        count = sum(map(partial(_judging_bytes, tile), every, blocks))
         if count > bound:
             yield Need(count, str(leaf.path), leaf.recipe.spec.type_text, partial(_why_made, every))
 
 
-def _judging_bytes(recipe: Recipe, tile: int | None) -> int:
-    made, spec = Composition(recipe), recipe.spec
-    block = spec.shape if made.is_whole else block_shape(spec, spec.write_shape)
-    return working_bytes(made, block, tile)
+def _judging_bytes(tile: int | None, recipe: Recipe, block: tuple[int, ...]) -> int:
+    made = Composition(recipe)
+    return working_bytes(made, recipe.spec.shape if made.is_whole else block, tile)
 
 
 def _why_written(leaf: PlannedLeaf) -> str:

@@ -36,6 +36,7 @@ from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.item_plan import ItemPlan
 from surgery_cli.store.write.step_plan import draft_items, plan_items
 from surgery_cli.store.write.strategy import Costs, costs_of_references, is_compact
+from surgery_cli.surgery.expected_digests import manifest_for
 from surgery_cli.surgery.exporting import in_format, refuse_settings
 from surgery_cli.surgery.measured_shapes import Measuring
 from surgery_cli.surgery.memory import Need, check_memory
@@ -145,6 +146,7 @@ def prepare_to_judge(
             measure=measuring.measure,
             function=functions.load,
             read_file=_read_file,
+            manifest=cache(partial(manifest_for, checkpoint)),
             inverse=inverse,
         )
 

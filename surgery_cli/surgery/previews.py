@@ -23,7 +23,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.export.companions import companions
 from surgery_cli.store.filesystem.request_counts import Requests, requests_so_far
 from surgery_cli.store.write.carried_files import carried_files, unchosen_files
-from surgery_cli.store.write.item_plan import Way
+from surgery_cli.store.write.item_plan import PlannedLeaf, Way
 from surgery_cli.surgery.exporting import beside_notes, export_document, export_reason
 from surgery_cli.surgery.judged_checks import judged_checks, warnings_said
 from surgery_cli.surgery.layout import reshard_document
@@ -78,10 +78,12 @@ def costs(
     read = sum(look.bytes for look in prepared.looked)
     memory_bytes = bytes_to_use(options.memory_bytes)
     computed: list[Recipe] = []
+    made: list[PlannedLeaf] = []
     partly: list[tuple[Recipe, Sequence[Window]]] = []
     for name, plan in prepared.plans.items():
         for leaf in plan.computed:
             written += leaf.written_bytes
+            made += [leaf] if leaf.is_read_whole else []
             if is_read_once(leaf, memory_bytes):
                 read += sum(stored.spec.bytes for stored in stored_in(leaf.recipe))
                 continue
@@ -99,7 +101,7 @@ def costs(
         raw_bytes = sum(leaf.taken_bytes for leaf in raw)
         written += raw_bytes
         read += raw_bytes
-    computed += judged_recipes(prepared.draft.checks, computed)
+    computed += judged_recipes(prepared.draft.checks, made)
     read += read_bytes(computed, partly)
     if not prepared.is_export:
         copied += sum(

@@ -110,7 +110,7 @@ def _bounds_and_rules(run: Run) -> dict[str, Any]:
 def _value_bytes(prepared: Prepared) -> int:
     """Bytes of the values that pass through memory: to be written, or to be judged as they stood before."""
     every = [leaf for plan in prepared.plans.values() for leaf in plan.computed]
-    whole = [leaf.recipe for leaf in every if leaf.is_read_whole]
-    whole += judged_recipes(prepared.draft.checks, whole)
+    whole = [leaf for leaf in every if leaf.is_read_whole]
+    judged = judged_recipes(prepared.draft.checks, whole)
     partly = sum(leaf.written_bytes for leaf in every if not leaf.is_read_whole)
-    return partly + sum(recipe.spec.bytes for recipe in whole)
+    return partly + sum(one.spec.bytes for one in (*whole, *judged))

@@ -87,12 +87,10 @@ def _chunks_read(
 
 
 def _read_in_blocks(prepared: Prepared) -> Iterator[tuple[Recipe, Sequence[Window]]]:
-    made: list[Recipe] = []
-    for plan in prepared.plans.values():
-        for leaf in plan.computed:
-            made.append(leaf.recipe)
-            yield leaf.recipe, blocks_of(leaf)
-    for recipe in judged_recipes(prepared.draft.checks, made):
+    computed = [leaf for plan in prepared.plans.values() for leaf in plan.computed]
+    for leaf in computed:
+        yield leaf.recipe, blocks_of(leaf)
+    for recipe in judged_recipes(prepared.draft.checks, computed):
         spec = recipe.spec
         yield recipe, list(windows(spec.shape, block_shape(spec, spec.write_shape)))
 

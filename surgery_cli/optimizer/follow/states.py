@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from surgery_cli.draft.effect import Effect
 from surgery_cli.draft.expression import LeafRef, Made, Recipe
+from surgery_cli.draft.leaf_digest import Manifest
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.source import Source
 from surgery_cli.tree.paths import LeafPath
@@ -26,6 +27,9 @@ class States(Protocol):
 
     def open(self, text: str) -> tuple[str, Source]:
         """A source by its name in the plan or by its path: the name under which the draft knows it, and itself."""
+
+    def manifest(self, text: str) -> Manifest:
+        """The digests in a file that a rule names; raises PlanError if it is no manifest, or cannot be read."""
 
     def survey_of(self, name: str, *, tell: bool = False) -> OptimizerSurvey:
         """What the optimizer state of a source is, by the name under which the draft knows it; found once.

@@ -169,10 +169,9 @@ class ItemPlan(msgspec.Struct, frozen=True, dict=True):
         ]
 
     @property
-    def made(self) -> list[Recipe]:
-        """What is computed or read, all of it, in order to be written."""
-        leaves = (*self.computed, *self.packed)
-        return [leaf.recipe for leaf in leaves if leaf.is_read_whole]
+    def made(self) -> list[PlannedLeaf]:
+        """The leaves whose values are computed or read, all of them, in order to be written."""
+        return [leaf for leaf in (*self.computed, *self.packed) if leaf.is_read_whole]
 
     @property
     def by_reference(self) -> list[PlannedLeaf]:
