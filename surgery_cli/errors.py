@@ -173,7 +173,7 @@ def grouped(problems: Sequence[Problem]) -> list[Problem]:
     """The same problems for a reader, in their order: more than three of one cause become the first of them.
 
     Problems have one cause if they differ in names in quotes and in shapes alone. The one that is left speaks of its
-    whole series (`layers_{0..11}/w`) where it is one; its ``why`` says how many more it stands for.
+    whole series (`layers_{0..11}/w`) where it is one of one shape; its ``why`` says how many more it stands for.
     """
     alike: dict[Problem, list[Problem]] = {}
     for problem in dict.fromkeys(problems):
@@ -203,7 +203,8 @@ def _digitless(text: str) -> str:
 def _of_all(group: Sequence[Problem]) -> Problem:
     """One problem in the place of many: of the first and of those in its series, with the others counted."""
     named = [tuple(_QUOTED.findall(_spoken(problem))) for problem in group]
-    kinds = [tuple(map(_digitless, names)) for names in named]
+    shapes = (tuple(_SHAPE.findall(_spoken(problem))) for problem in group)
+    kinds = [(*map(_digitless, names), *own) for names, own in zip(named, shapes, strict=True)]
     series = [at for at, kind in enumerate(kinds) if kind == kinds[0]]
     said = _spoken(group[0])
     for spans in zip(*(named[at] for at in series), strict=True):

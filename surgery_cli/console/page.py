@@ -27,6 +27,7 @@ _RICH_STYLES: Final = {
     "doubtful": "yellow",
 }
 _MOST_ROWS_BY_RICH: Final = 400
+_WIDEST_ALIGNED: Final = 80
 _NEVER_FOLDED: Final = 24
 """Columns up to this width (numbers, types, keys) stay on one line."""
 
@@ -79,7 +80,9 @@ class Page:
         first of these first, and says so. ``each``: a row for every leaf or call, as a page for a browser shows all of
         them by itself.
         """
-        for line in _Columns(rows, header, self.shown).lines():
+        table = _Columns(rows, header, self.shown)
+        table.align(_WIDEST_ALIGNED)
+        for line in table.lines():
             self.line(*line, indent=indent)
 
     def names(self, names: Sequence[str], *, most: int | None, indent: int) -> None:
@@ -227,6 +230,14 @@ class _Columns:
         """True if the wide columns can be folded so that the table has at most ``width`` columns of text."""
         least = [min(self.widths[at], _NEVER_FOLDED) for at in self.used]
         return sum(least) + 2 * len(least) <= width
+
+    def align(self, most: int) -> None:
+        """Let cells that are wider than ``most`` stand out of their columns, so that no other needs the room."""
+        for at in self.used:
+            seen = (columns_of(self.shown(row[at].text)) for row in self.rows if at < len(row))
+            self.widths[at] = max(
+                [len(self.title(at)), *(width for width in seen if width <= most)]
+            )
 
     def lines(self) -> Iterator[list[Cell]]:
         """The rows in aligned lines, the titles first."""

@@ -46,8 +46,9 @@ class Average(Averaging, tag="average", kw_only=True, frozen=True):
         Meta(
             pattern=STEPS,
             examples=["100..500"],
-            description="`A..B`: the steps from A to B of the run in `with`, or else of this run, are members;"
-            " none of them may be missing. Or `A,B,C`, or `last:5`.",
+            description="`A..B`: the steps from A to B of the run in `with`, or else of this run, are members"
+            " beside the step that is edited, which is one wherever it lies; none of them may be missing. Or"
+            " `A,B,C`, or `last:5`.",
         ),
     ] = ""
     weights: Annotated[

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from surgery_cli.document import Case, Document, Suite
 from surgery_cli.proof.statistics import LeafStatistics
@@ -48,15 +49,13 @@ class LeafRow(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
 
 
 class OptimizerState(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """A state of the optimizer, as ``inspect --optimizer`` shows it: how many slots it keeps, by name.
-
-    ``unsure`` says what settles the powers of its slots, where the metadata cannot tell.
-    """
+    """A state of the optimizer, as ``inspect --optimizer`` shows it: how many slots it keeps, by name."""
 
     path: str
     family: str
     slots: dict[str, int]
     unsure: str = ""
+    """What settles the powers of its slots, where the metadata cannot tell."""
 
 
 class Inspection(Document, kw_only=True, frozen=True):
@@ -140,6 +139,10 @@ class Difference(Document, kw_only=True, frozen=True):
     """Items of either side that are no trees of leaves, or were not chosen; none where patterns say what to compare."""
     agreeing: list[str] = []
     """The leaves that agree."""
+    not_named: int | UnsetType = UNSET
+    """How many leaves of the two no pattern names: the other counts leave them out. Left out without patterns."""
+    spellings: dict[str, str] | UnsetType = UNSET
+    """The unambiguous paths of leaves whose keys hold slashes or percent signs, by what they are called here."""
 
     def suite(self) -> Suite:
         cases = [
@@ -246,6 +249,8 @@ class Verdict(Document, kw_only=True, frozen=True):
     """Which step and item of the checkpoint was looked at, where there are steps."""
     chosen_against: str = ""
     """As ``chosen``, of the other side."""
+    spellings: dict[str, str] | UnsetType = UNSET
+    """The unambiguous paths of leaves whose keys hold slashes or percent signs, by what they are called here."""
 
     @property
     def without_digest(self) -> int:

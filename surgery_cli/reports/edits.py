@@ -73,6 +73,8 @@ class Preview(Document, kw_only=True, frozen=True):
     exported: Exported | UnsetType = UNSET
     """Which files the result is; left out where it is a checkpoint in the layout of its source."""
     chosen: str = ""
+    spellings: dict[str, str] | UnsetType = UNSET
+    """The unambiguous paths of leaves whose keys hold slashes or percent signs, by what they are called here."""
 
 
 class Report(Preview, kw_only=True, frozen=True):

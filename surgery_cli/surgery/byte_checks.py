@@ -19,7 +19,7 @@ from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.expected_digests import Expected
 from surgery_cli.surgery.file_checks import file_findings
 from surgery_cli.surgery.leaf_checks import LeafChecks
-from surgery_cli.surgery.leaf_names import containers_of
+from surgery_cli.surgery.leaf_names import containers_of, document_names, spellings
 from surgery_cli.surgery.sampling import drawn, everything
 from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.words.lists import listed
@@ -82,6 +82,7 @@ def check_bytes(
         has_lost_digests=bool(expected.damage),
         sample=chosen.sampled,
         notes=notes,
+        spellings=spellings(document_names(checkpoint.tree.texts)),
     )
 
 
@@ -117,7 +118,7 @@ def _container_findings(checkpoint: Checkpoint, expected: Expected) -> Iterator[
 def _nan_findings(
     checkpoint: Checkpoint, counts: Mapping[str, NonFinite]
 ) -> Iterable[reports.Finding]:
-    for path, text in checkpoint.tree.texts.items():
+    for path, text in document_names(checkpoint.tree.texts).items():
         if text in counts and counts[text].nan:
             detail = f"{counts[text].nan:,} of {checkpoint.tree[path].size:,} values are NaN"
             fix = "`--allow-non-finite` passes them, where they are meant"

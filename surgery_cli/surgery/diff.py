@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import msgspec
+from msgspec import UNSET
 
 from surgery_cli import reports
 from surgery_cli.engine.bounded_reads import PairReading, pair_reading
@@ -18,7 +19,7 @@ from surgery_cli.script.user_code import Say
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store.filesystem.listing import reads
 from surgery_cli.store.open.checkpoint import Checkpoint, as_opened
-from surgery_cli.surgery.leaf_names import Names, document_names, named_leaves
+from surgery_cli.surgery.leaf_names import Names, document_names, named_leaves, spellings
 from surgery_cli.surgery.look_memory import Look, Looks, planned_looks
 from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath
@@ -52,11 +53,8 @@ def diff(
     wanted = named_leaves(patterns, left.tree, right.tree)
     comparison = compare(left.tree, right.tree)
     names = document_names({**left.tree.texts, **right.tree.texts})
-    changed = [
-        reports.Change(path=names[d.path], what=d.what, a=d.a, b=d.b)
-        for d in comparison.changed
-        if d.path in wanted
-    ]
+    found = [d for d in comparison.changed if d.path in wanted]
+    changed = [reports.Change(path=names[d.path], what=d.what, a=d.a, b=d.b) for d in found]
     different = {d.path for d in comparison.changed}
     common = [path for path in left.tree if path in right.tree and path in wanted]
     both = [path for path in common if path not in different]
@@ -84,6 +82,8 @@ def diff(
         atol=atol,
         not_compared=[] if patterns else _beside(left, right),
         agreeing=_others([names[path] for path in both], changed),
+        not_named=len(names) - len(wanted) if patterns else UNSET,
+        spellings=spellings({path: names[path] for path in wanted}),
     )
 
 

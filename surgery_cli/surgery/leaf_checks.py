@@ -21,6 +21,7 @@ from surgery_cli.errors import CheckpointError, NotPermittedError
 from surgery_cli.script.user_code import Say
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.expected_digests import Expected
+from surgery_cli.surgery.leaf_names import document_names
 from surgery_cli.surgery.look_memory import Look, Looks, planned_looks
 from surgery_cli.surgery.sampling import Parts, blocks_of, windows_of
 from surgery_cli.tree.paths import LeafPath
@@ -49,6 +50,7 @@ class LeafChecks:
 
     def __init__(self, checkpoint: Checkpoint, expected: Expected) -> None:
         self._checkpoint = checkpoint
+        self._names = document_names(checkpoint.tree.texts)
         self._expected = expected
         self._blocks: dict[LeafPath, Sequence[bytes]] = {}
         self.findings: list[reports.Finding] = []
@@ -80,7 +82,7 @@ class LeafChecks:
         found: dict[LeafPath, list[tuple[_Task, _Read]]] = {}
         for task, read in zip(every, in_order(look, costs, looks.limit_bytes), strict=True):
             found.setdefault(task.path, []).append((task, read))
-            meter.advance(self._bytes(task), tree.texts[task.path])
+            meter.advance(self._bytes(task), self._names[task.path])
         for path, reads in found.items():
             self._judge(path, reads, len(self._blocks[path]))
         present = {expected.key_of(path) for path in tree}
@@ -114,7 +116,7 @@ class LeafChecks:
     def _look(self, path: LeafPath) -> Look[Reading]:
         spec, grid = self._checkpoint.tree[path], self._grid(path)
         grid = grid if grid is not None and len(grid) == len(spec.shape) else None
-        text = self._checkpoint.tree.texts[path]
+        text = self._names[path]
         return Look(text, (spec,), partial(digest_reading, spec, grid=grid))
 
     def _read(self, task: _Task, reading: Reading) -> _Read:
@@ -155,7 +157,7 @@ class LeafChecks:
 
     def _judge(self, path: LeafPath, reads: Sequence[tuple[_Task, _Read]], count: int) -> None:
         """Say what was found of a leaf of so many blocks, whole or of those that were read."""
-        text = self._checkpoint.tree.texts[path]
+        text = self._names[path]
         seen = reduce(NonFinite.joined, (read.non_finite for _, read in reads))
         if seen:
             self.non_finite[text] = seen
@@ -180,7 +182,7 @@ class LeafChecks:
             self._judge_sort(path, is_whole=len(reads) == count)
 
     def _judge_whole(self, path: LeafPath, found: LeafDigest | CheckpointError | None) -> None:
-        text, spec = self._checkpoint.tree.texts[path], self._checkpoint.tree[path]
+        text, spec = self._names[path], self._checkpoint.tree[path]
         expected = self._expected.digests.get(self._expected.key_of(path))
         if isinstance(found, CheckpointError):
             problem = found.problems[0]
@@ -204,7 +206,7 @@ class LeafChecks:
 
     def _judge_sort(self, path: LeafPath, *, is_whole: bool = True) -> None:
         """Hold what the digest does not tell of a leaf against what is known of it."""
-        text, spec = self._checkpoint.tree.texts[path], self._checkpoint.tree[path]
+        text, spec = self._names[path], self._checkpoint.tree[path]
         here = sort_of(spec.kind, spec.type_text)
         there = self._expected.sorts.get(self._expected.key_of(path), here)
         if here != there:

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
+from msgspec import UNSET, UnsetType
+
 from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.resolution.no_match import no_match, zeros_missed
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -22,6 +24,13 @@ def document_names(texts: Names) -> Names:
     if len(counts) == len(texts):
         return texts
     return {path: text if counts[text] == 1 else path.spelling for path, text in texts.items()}
+
+
+def spellings(names: Names) -> dict[str, str] | UnsetType:
+    """The unambiguous paths of leaves whose keys hold slashes or percent signs, by their names; unset without any."""
+    return {
+        name: path.spelling for path, name in names.items() if path.spelling != str(path)
+    } or UNSET
 
 
 def containers_of(checkpoint: Checkpoint, leaves: Collection[LeafPath]) -> dict[str, str] | None:

@@ -27,7 +27,7 @@ from surgery_cli.store.write.item_plan import PlannedLeaf, Way
 from surgery_cli.surgery.exporting import beside_notes, export_document, export_reason
 from surgery_cli.surgery.judged_checks import judged_checks, warnings_said
 from surgery_cli.surgery.layout import reshard_document
-from surgery_cli.surgery.leaf_names import Names, document_names
+from surgery_cli.surgery.leaf_names import Names, document_names, spellings
 from surgery_cli.surgery.memory import bytes_to_use, memory_notes
 from surgery_cli.surgery.notes import (
     conversion_notes,
@@ -144,6 +144,8 @@ def previewed(
         target = None if destination is None else path_at(destination)
         export = export_document(prepared.checkpoint, prepared.plans, prepared.output, target)
         strategy, reason = "export", export_reason(export)
+    called = [(path, names[path]) for path in draft.changed]
+    called += [(path, sources[path]) for path in draft.removed]
     return reports.Preview(
         source=str(prepared.checkpoint.location.root),
         destination=destination,
@@ -168,6 +170,7 @@ def previewed(
         reshard=UNSET if plan.reshard is None else reshard_document(prepared.checkpoint, draft),
         exported=export,
         chosen=prepared.checkpoint.location.chosen,
+        spellings=spellings(dict(called)),
         **msgspec.structs.asdict(estimate),
     )
 
@@ -195,7 +198,7 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
         notes += parent_notes(target)
         notes += replaced_notes(target, force=options.force)
         notes += same_run_notes(target, prepared)
-        notes += metrics_notes(target, prepared)
+        notes += metrics_notes(target, prepared, options.metrics)
         notes += leftover_notes(target, force=options.force, resume=options.resume)
     return notes
 

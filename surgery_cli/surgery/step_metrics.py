@@ -26,8 +26,11 @@ def with_metrics_or_not(target: Path, prepared: Prepared, options: Options) -> P
     return replace(prepared, left_out=(METRICS,)) if is_dropped else prepared
 
 
-def metrics_notes(target: Path, prepared: Prepared) -> list[Note]:
-    """What becomes of metrics, where somebody may be misled: they are left out, or come along with other values."""
+def metrics_notes(target: Path, prepared: Prepared, asked: str) -> list[Note]:
+    """What becomes of metrics, where somebody may be misled: they are left out, or come along with other values.
+
+    ``asked`` is what `--metrics` says; where there are none, that is said, too.
+    """
     own = step_beside(target, prepared)
     if METRICS in prepared.left_out:
         why = ", which were measured on other values" if own is not None else ""
@@ -45,6 +48,8 @@ def metrics_notes(target: Path, prepared: Prepared) -> list[Note]:
         if own is not None:
             return [Consequence(said)]
         return [Remark(f"{said}; `--metrics drop` leaves them out")]
+    if asked != "auto" and not _has_metrics(prepared):
+        return [Remark(f"`--metrics {asked}` changes nothing: the step has no metrics")]
     return []
 
 

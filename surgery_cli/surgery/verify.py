@@ -18,6 +18,7 @@ from surgery_cli.store.filesystem.listing import reads
 from surgery_cli.store.open.checkpoint import Checkpoint, as_opened
 from surgery_cli.surgery.byte_checks import check_bytes
 from surgery_cli.surgery.expected_digests import manifest, on_record
+from surgery_cli.surgery.leaf_names import document_names, spellings
 from surgery_cli.words.lists import listed
 
 
@@ -117,16 +118,17 @@ def _chosen(
 def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
     """Structure, shapes, kinds and dtypes, never values."""
     comparison = compare(checkpoint.tree, other.tree)
+    names = document_names({**checkpoint.tree.texts, **other.tree.texts})
     findings = [
         *(
-            reports.Finding(str(p), "extra", here=checkpoint.tree[p].type_text)
+            reports.Finding(names[p], "extra", here=checkpoint.tree[p].type_text)
             for p in comparison.only_in_a
         ),
         *(
-            reports.Finding(str(p), "missing", there=other.tree[p].type_text)
+            reports.Finding(names[p], "missing", there=other.tree[p].type_text)
             for p in comparison.only_in_b
         ),
-        *(reports.Finding(str(d.path), d.what, here=d.a, there=d.b) for d in comparison.changed),
+        *(reports.Finding(names[d.path], d.what, here=d.a, there=d.b) for d in comparison.changed),
     ]
     differing = {*comparison.only_in_a, *(d.path for d in comparison.changed)}
     return reports.Verdict(
@@ -136,5 +138,6 @@ def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
         findings=findings,
         checked=len(checkpoint.tree),
         unchecked=0,
-        agreeing=[str(path) for path in checkpoint.tree if path not in differing],
+        agreeing=[names[path] for path in checkpoint.tree if path not in differing],
+        spellings=spellings(names),
     )

@@ -564,3 +564,23 @@ def test_directories_above_the_destination_are_made_and_said(surgery, checkpoint
         assert f"there is no directory '{target.parent}': it is made" in notes
     again = surgery(*edit, "--force").document["notes"]
     assert not [note for note in again if "there is no directory" in note]
+
+
+def test_the_totals_of_a_filtered_diff_are_the_filters(surgery, checkpoint, tmp_path):
+    surgery("rescale", checkpoint, tmp_path / "new", "params/Dense_0", "--by", "2")
+    document = surgery("diff", checkpoint, tmp_path / "new", "params/Dense_1", "--json").document
+    assert (document["equal"], document["not_named"], document["changed"]) == (2, 26, [])
+    result = surgery("diff", checkpoint, tmp_path / "new", "params/Dense_1")
+    assert result.code == 0
+    assert result.out.endswith("not compared: 26 leaves that no pattern names\n")
+    assert "not_named" not in surgery("diff", checkpoint, tmp_path / "new", "--json").document
+    assert "no pattern" not in surgery("diff", checkpoint, checkpoint, "**").out
+
+
+@pytest.mark.parametrize("asked", ["keep", "drop"])
+def test_what_becomes_of_metrics_is_said_where_there_are_none(surgery, tmp_path, asked):
+    source = "sample_checkpoints/digits_standard"
+    words = ("rescale", source, tmp_path / "new", "params", "--by", "2")
+    said = f"`--metrics {asked}` changes nothing: the step has no metrics"
+    assert said in surgery(*words, "--metrics", asked).out
+    assert "--metrics" not in surgery(*words, "--dry-run", "--force").out

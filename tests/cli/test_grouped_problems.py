@@ -132,3 +132,14 @@ def test_no_edit_says_one_cause_twenty_seven_times(surgery, layers, tmp_path, ed
     assert said.code == 2
     assert said.err.count("error: ") <= 3, said.err
     assert len(said.err.splitlines()) <= 12, said.err
+
+
+def test_a_series_is_of_one_shape_and_leaves_of_others_are_counted():
+    problems = [
+        Problem(f"'params/layers_{n}/w' breaks `dtype bfloat16`", f"it is float32[{n % 2},4]")
+        for n in range(10)
+    ]
+    (one,) = grouped(problems)
+    assert one.what == "'params/layers_{0,2,4,6,8}/w' breaks `dtype bfloat16`"
+    assert one.why.startswith("it is float32[0,4]")
+    assert "5" in one.why

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from tests.browser.chromium import NAMES as BROWSERS
 from tests.cli.junit_schema import outcomes
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -105,6 +107,45 @@ def test_the_action_fails_with_the_exit_code_and_says_why(tmp_path, given, code,
     assert (tmp_path / "outputs").read_text() == f"exit-code={code}\n"
     assert set(outcomes(tmp_path / "surgery-report.xml").values()) & {"failure", "error"}
     assert "❌" in (tmp_path / "summary.md").read_text()
+
+
+def _targets(line):
+    """What make would run, with nothing run; none for what is no call of make."""
+    if not line.startswith("make "):
+        return None
+    dry = ["make", "--no-print-directory", "--dry-run", *line.split()[1:]]
+    return subprocess.run(dry, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize(
+    "name", sorted(path.name for path in (REPOSITORY / ".github" / "workflows").iterdir())
+)
+def test_the_workflows_of_the_repository_name_what_there_is(name):
+    workflow = read(f".github/workflows/{name}")
+    assert workflow["permissions"] == {"contents": "read"}
+    for job in workflow["jobs"].values():
+        for step in job["steps"]:
+            if "uses" in step:
+                assert step["uses"] in RUNNERS
+                for file in (step.get("with") or {}).get("cache-dependency-path", "").split():
+                    assert (REPOSITORY / file).is_file()
+            elif _targets(step["run"]) is None:
+                assert shutil.which(REPOSITORY / step["run"]) or step["run"].startswith(
+                    ("command -v ", "sudo apt-get ")
+                )
+
+
+def test_every_night_everything_is_tried_with_the_programs_that_it_needs():
+    workflow = read(".github/workflows/nightly.yml")
+    assert "schedule" in workflow["on"]
+    (job,) = workflow["jobs"].values()
+    lines = [step["run"] for step in job["steps"] if "run" in step]
+    made = _targets(lines[-1])
+    every = (REPOSITORY / "Makefile").read_text().partition("\ncheck-all:")[2].partition("\n\n")[0]
+    for words in re.findall(r"-m (pytest tests/\S+)", every):
+        assert words in made
+    browsers = {line.split()[-1] for line in lines if line.startswith("command -v ")}
+    assert browsers & set(BROWSERS)
 
 
 def test_the_hook_runs_on_the_plans_of_a_repository():

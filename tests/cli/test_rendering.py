@@ -529,3 +529,12 @@ def test_many_shared_files_are_named_with_verbose_only():
 def test_a_line_end_in_a_name_makes_no_line_of_advice():
     wrong = [Problem("'x' matches nothing", fix="the nearest is 'a\nb'")]
     assert plain(problems.render, wrong).splitlines()[1:] == ["  the nearest is 'a\\nb'"]
+
+
+def test_in_a_pipe_a_long_cell_makes_no_other_line_long():
+    stream = io.StringIO()
+    rows = [("1", "average", "w" * 500, "2 leaves"), ("2", "set", "step", "1 leaf")]
+    Page(stream).table([*rows, ("3", "rescale", "params/**", "20 leaves")])
+    first, second, third = stream.getvalue().splitlines()
+    assert first == f"1  average  {'w' * 500}  2 leaves"
+    assert (second, third) == ("2  set      step       1 leaf", "3  rescale  params/**  20 leaves")

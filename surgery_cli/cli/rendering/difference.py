@@ -93,6 +93,10 @@ def _render_agreement(document: Difference, page: Page) -> None:
         page.verdict(Cell(f"{leaves_text(differing)} {verb}", "bad"), f"; {equal}")
     else:
         page.verdict(Cell("no difference", "good"), f": {equal}")
+    if document.not_named:
+        page.line(
+            Cell(f"not compared: {leaves_text(document.not_named)} that no pattern names", "faint")
+        )
     if document.not_compared:
         page.line(Cell(f"not compared: {listed(document.not_compared, 5)}", "faint"))
 

@@ -13,6 +13,9 @@ function keysOf(path, spelling) {
   return spelling.split("/").map((key) => key.replaceAll("%2F", "/").replaceAll("%25", "%"));
 }
 
+// The keys of leaves as a document calls them.
+const namedIn = (found) => (path) => keysOf(path, found.spellings?.[path]);
+
 const numbers = (title, value, more = {}) => ({
   title, value, text: (row) => numberText(value(row)), numeric: true, width: 10, ...more,
 });
@@ -55,20 +58,21 @@ function roleOf(row) {
 }
 
 VIEWS.Difference = (found) => {
+  const keys = namedIn(found);
   const only = (paths, state, side) =>
-    paths.map((path) => ({ keys: keysOf(path), path: path || ".", state, bad: true, of: { path, what: state, [side]: "there", [side === "a" ? "b" : "a"]: "—" } }));
+    paths.map((path) => ({ keys: keys(path), path: path || ".", state, bad: true, of: { path, what: state, [side]: "there", [side === "a" ? "b" : "a"]: "—" } }));
   const rows = [
-    ...found.changed.map((change) => ({ keys: keysOf(change.path), path: change.path || ".", state: `${change.what} differ${change.what === "values" ? "" : "s"}`, bad: true, of: change })),
+    ...found.changed.map((change) => ({ keys: keys(change.path), path: change.path || ".", state: `${change.what} differ${change.what === "values" ? "" : "s"}`, bad: true, of: change })),
     ...only(found.only_in_a, "only in a", "a"),
     ...only(found.only_in_b, "only in b", "b"),
-    ...found.agreeing.map((path) => ({ keys: keysOf(path), path: path || ".", state: "equal", of: { path } })),
+    ...found.agreeing.map((path) => ({ keys: keys(path), path: path || ".", state: "equal", of: { path } })),
   ];
   const columns = [
     words("", (row) => row.state, 16, { of: "state", style: (row) => (row.bad ? "bad" : "faint") }),
     words("a", (row) => row.of.a ?? "", 22),
     words("b", (row) => row.of.b ?? "", 22),
     { title: "differing", value: (row) => row.of.differing ?? null, text: (row) => (row.of.differing === undefined ? "" : `${countText(row.of.differing)} of ${countText(row.of.size)}`), numeric: true, width: 22 },
-    { title: "share", value: (row) => (row.of.size ? row.of.differing / row.of.size : null), draw: (row) => (row.of.size ? share(row.of.differing / row.of.size) : null), width: 8 },
+    { title: "share", value: (row) => (row.of.size ? row.of.differing / row.of.size : null), draw: (row) => (row.of.size ? share(row.of.differing / row.of.size) : null), width: 10 },
     numbers("largest", (row) => row.of.max_abs, { total: "max" }),
     words("at", (row) => (row.of.where?.length ? `[${row.of.where.join(",")}]` : ""), 12),
     numbers("relative", (row) => row.of.max_rel, { total: "max" }),
@@ -80,12 +84,13 @@ VIEWS.Difference = (found) => {
 };
 
 VIEWS.Preview = (found) => {
+  const keys = namedIn(found);
   const rows = [
     ...found.leaves.map((leaf) => ({
-      keys: keysOf(leaf.path), path: leaf.path || ".", of: leaf, twinOf: leaf.twin_of,
+      keys: keys(leaf.path), path: leaf.path || ".", of: leaf, twinOf: leaf.twin_of,
       state: leaf.before === null || leaf.before === undefined ? "new" : leaf.moved && leaf.before === leaf.after && leaf.operations.length === 0 ? "moved" : "edited",
     })),
-    ...found.removed.map((path) => ({ keys: keysOf(path), path: path || ".", of: { path }, state: "removed" })),
+    ...found.removed.map((path) => ({ keys: keys(path), path: path || ".", of: { path }, state: "removed" })),
   ];
   const origin = (row) => (row.of.from && row.of.from !== row.of.path ? row.of.from : "");
   const columns = [
@@ -101,10 +106,11 @@ VIEWS.Preview = (found) => {
 VIEWS.Report = VIEWS.Preview;
 
 VIEWS.Verdict = (found) => {
+  const keys = namedIn(found);
   const known = new Set(found.findings.map((one) => one.path));
-  const plain = (paths, state) => paths.filter((path) => !known.has(path)).map((path) => ({ keys: keysOf(path), path: path || ".", state, of: { path } }));
+  const plain = (paths, state) => paths.filter((path) => !known.has(path)).map((path) => ({ keys: keys(path), path: path || ".", state, of: { path } }));
   const rows = [
-    ...found.findings.map((one) => ({ keys: keysOf(one.path), path: one.path || ".", state: one.what, bad: true, of: one })),
+    ...found.findings.map((one) => ({ keys: keys(one.path), path: one.path || ".", state: one.what, bad: true, of: one })),
     ...plain([...found.agreeing, ...found.files_agreeing], "agrees"),
     ...plain(found.not_checked, "not checked"),
   ];
