@@ -171,3 +171,37 @@ def test_a_hundred_thousand_leaves_are_quick(browser, tmp_path):
     assert browser.texts(NAMES)[-3:] == ["query", "mu", "nu"]
     assert len(browser.texts(".grid tbody tr")) < 100
     assert browser.errors == []
+
+
+def test_a_key_with_slashes_is_one_node_on_the_page_of_a_diff(opened, tmp_path):
+    for name, value in (("one", 1), ("two", 2)):
+        leaf = {"w": np.full(3, value, np.float32)}
+        tree = {"params": {"block/0": leaf, "block": {"0": leaf}, "n": np.ones(2)}}
+        with ocp.PyTreeCheckpointer() as checkpointer:
+            checkpointer.save(tmp_path / name, tree)
+    page = opened("diff", tmp_path / "one", tmp_path / "two")
+    assert page.texts(NAMES) == ["params", "block", "0", "w", "block/0", "w"]
+    overflow = "[...document.querySelectorAll('td:has(> svg.share)')].map(e => e.scrollWidth > e.clientWidth)"
+    assert page.evaluate(overflow) == [False, False]
+
+
+MODEL = ("--model", "sample_checkpoints/digits.py:CNN", "--input", "float32[2,8,8,1]")
+
+
+def test_the_calls_of_a_model_come_in_their_order_with_curves_over_them(opened):
+    page = opened("probe", ROOT, *MODEL)
+    calls = page.texts(NAMES)
+    assert [name for name in calls if name.startswith(("Conv_", "Dense_"))] == [
+        "Conv_0", "Conv_1", "Dense_0", "Dense_1"
+    ]  # fmt: skip
+    assert page.evaluate("document.querySelectorAll('svg.chart path.curve').length") >= 1
+    page.click("input")
+    page.type("dense_1")
+    assert set(page.texts(NAMES)) <= {"CNN", "Dense_1"}
+
+
+def test_the_call_where_two_runs_part_is_marked(opened):
+    page = opened("probe", f"{ROOT}@500", *MODEL, "--against", f"{ROOT}@250")
+    assert page.texts("tr.first td.name bdi") == ["Conv_0"]
+    assert page.evaluate("document.querySelectorAll('svg line.first').length") >= 1
+    assert "first that differs" in page.evaluate("document.querySelector('tr.first').innerText")
