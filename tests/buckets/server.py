@@ -12,6 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
+from surgery_cli.store.filesystem.background import IN_BACKGROUND
+
+PATIENCE_SECONDS = 120
+"""A limit of waiting for what comes at once, but on a machine that does much else."""
+
 
 @dataclass
 class Request:
@@ -47,28 +52,51 @@ class Server(ABC):
     scheme = ""
 
     def __init__(self):
-        self.log = []
+        self._log = []
+        self._under_way = 0
         self.faults = Faults()
         self.before = lambda request: None
         """Called with every request before it is answered: what others do meanwhile."""
         self._served = itertools.count(1)
 
     def reset(self):
-        """Empty buckets, no faults."""
-        self.log.clear()
+        """Empty buckets, no faults, and nothing on its way that an earlier test asked for."""
         self.faults = Faults()
         self.before = lambda request: None
+        self.log.clear()
+
+    @property
+    def log(self):
+        """The requests that came, when none is on its way any more (within the server: those that came so far).
+
+        A command may end before what it asked for ahead was answered: who counts would else count too few, or those
+        of the test before.
+        """
+        if threading.current_thread() is not self._thread:
+            self.settle()
+        return self._log
+
+    def settle(self):
+        """Return when no request is on its way that this process asked for, or that a killed one sent."""
+        for thread in threading.enumerate():
+            if thread.name == IN_BACKGROUND:
+                thread.join(PATIENCE_SECONDS)
+        asyncio.run_coroutine_threadsafe(self._all_answered(), self._loop).result(PATIENCE_SECONDS)
+
+    async def _all_answered(self):
+        await asyncio.sleep(0)  # what a process sent that was killed since is read first
+        await self._is_quiet.wait()
 
     def __enter__(self):
         started = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(started,), daemon=True)
         self._thread.start()
-        assert started.wait(10)
+        assert started.wait(PATIENCE_SECONDS)
         return self
 
     def __exit__(self, *_):
         self._loop.call_soon_threadsafe(self._stopped.set)
-        self._thread.join(10)
+        self._thread.join(PATIENCE_SECONDS)
 
     @property
     def url(self):
@@ -133,6 +161,8 @@ class Server(ABC):
 
     async def _serve(self, started):
         self._stopped = asyncio.Event()
+        self._is_quiet = asyncio.Event()
+        self._is_quiet.set()
         server = await asyncio.start_server(self._talk, "127.0.0.1", 0, limit=1 << 26, backlog=256)
         self.port = server.sockets[0].getsockname()[1]
         started.set()
@@ -150,13 +180,23 @@ class Server(ABC):
         try:
             while True:
                 request = await self._received(reader, writer)
-                self.log.append(request)
-                if not await self._answered(request, reader, writer):
+                self._log.append(request)
+                if not await self._accounted(request, reader, writer):
                     break
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:
             writer.close()
+
+    async def _accounted(self, request, reader, writer):
+        self._under_way += 1
+        self._is_quiet.clear()
+        try:
+            return await self._answered(request, reader, writer)
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._is_quiet.set()
 
     async def _received(self, reader, writer):
         first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin1").split("\r\n")

@@ -30,6 +30,7 @@ def killed(service, source, moment, *options):
             time.sleep(0.005)
         run.send_signal(signal.SIGKILL)
     service.faults = Faults()
+    service.settle()
 
 
 def test_what_a_killed_run_built_goes_with_its_lock(service, tmp_path, surgery):

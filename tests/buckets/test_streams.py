@@ -12,7 +12,7 @@ from surgery_cli.inputs.buckets import path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.amazon_s3 import AmazonS3
 from tests.buckets.checkpoints import RESCALED, saved, uploaded
-from tests.buckets.server import Faults
+from tests.buckets.server import PATIENCE_SECONDS, Faults
 
 LARGE = bytes(range(256)) * (11 << 12)
 
@@ -79,9 +79,9 @@ def test_many_objects_stream_at_once_between_services(
         """Hold what is read of untouched chunks until two are on their way; give up where that never is."""
         if kind != "chunk":
             return False
-        waiting = sum(r.status is None and r.kind == "chunk" for r in list(server.log))
+        waiting = sum(r.status is None and r.kind == "chunk" for r in server.log)
         seen[0] = max(seen[0], waiting)
-        return seen[0] < 2 and time.monotonic() - since < 30
+        return seen[0] < 2 and time.monotonic() - since < PATIENCE_SECONDS
 
     monkeypatch.setattr(server, "kind_of", kind)
     server.faults = Faults(are_held=is_alone)

@@ -83,6 +83,7 @@ def test_an_end_that_comes_at_once_is_not_announced_and_leaves_no_alarm(
 
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGALRM)
     monkeypatch.setattr(use_cases, "inspect", struck)
+    monkeypatch.setattr(signals, "_PATIENCE_SECONDS", 300)  # a machine may do much else meanwhile
     ended = surgery("inspect", checkpoint)
     assert ended.code == 130
     assert ended.err == "interrupted; nothing was left behind\n"

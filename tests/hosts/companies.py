@@ -130,7 +130,7 @@ class Processes:
     def end(self, number, how=signal.SIGKILL):
         self.started[number].send_signal(how)
 
-    def ended(self, seconds=100):
+    def ended(self, seconds=300):
         """How each of them ended; nobody may take longer."""
         began = time.monotonic()
         found = [None] * len(self.started)

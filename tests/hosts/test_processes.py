@@ -14,7 +14,7 @@ from tests.hosts.test_same_result import EDITS, plan, record_of
 SECONDS = 2.0
 """In which a run ends after one of its processes; beside it, what a loaded machine takes."""
 
-LOADED = 10.0
+LOADED = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def cast(source, count, destination, **how):
     return Processes(count, "cast", source, destination, "params", "--to", "bfloat16", **how)
 
 
-def wait_for(what, seconds=60):
+def wait_for(what, seconds=300):
     end = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < end

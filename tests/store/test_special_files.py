@@ -20,7 +20,7 @@ from surgery_cli.planning import operation_from_options, plan_of, read_plan
 
 TREE = {"a": np.arange(64, dtype=np.float32), "b": {"c": np.arange(64, dtype=np.float32) + 7}}
 RESCALE = plan_of([operation_from_options("rescale", {"at": "**/a", "by": "2"})])
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 300
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,9 @@ from typing import ParamSpec, TypeVar
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
+IN_BACKGROUND = "surgery-ahead"
+"""The name of such threads."""
+
 
 def in_background(work: Callable[_P, _T], *given: _P.args, **more: _P.kwargs) -> Future[_T]:
     """What the work will give. Nothing is left of it that had to be closed."""
@@ -21,5 +24,5 @@ def in_background(work: Callable[_P, _T], *given: _P.args, **more: _P.kwargs) ->
         except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
             found.set_exception(error)
 
-    threading.Thread(target=run, name="surgery-ahead", daemon=True).start()
+    threading.Thread(target=run, name=IN_BACKGROUND, daemon=True).start()
     return found
