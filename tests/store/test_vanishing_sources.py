@@ -75,20 +75,23 @@ USES = {
     "plan": lambda step, _: surgery.plan(step, PLAN),
     "apply": lambda step, other: surgery.apply(step, f"{other}-out", PLAN),
 }
-STRIDE = {"apply": 5}
-"""Of a use that takes longest, every so manieth call."""
+STRIDE = {"apply": 5, "seal": 3}
+"""Of a use that takes longest, every so manieth call; every one with ``--every-combination``."""
 
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("what", ["step", "file"])
 @pytest.mark.parametrize("use_ocdbt", [True, False], ids=["ocdbt", "leaves"])
-def test_what_vanishes_is_said_to_be_gone_whenever_it_goes(use, what, use_ocdbt, tmp_path, monkeypatch):  # fmt: skip
+def test_what_vanishes_is_said_to_be_gone_whenever_it_goes(
+    use, what, use_ocdbt, tmp_path, monkeypatch, pytestconfig
+):
     step, other = tmp_path / "run" / "1", tmp_path / "other"
     with ocp.PyTreeCheckpointer(use_ocdbt=use_ocdbt) as checkpointer:
         checkpointer.save(step, TREE)
     shutil.copytree(step, f"{other}-copy")
     untouched = sorted(step.rglob("*"))
-    for at in count(1, STRIDE.get(use, 1)):
+    every = pytestconfig.getoption("every_combination")
+    for at in count(1, 1 if every else STRIDE.get(use, 1)):
         disk = Vanishing(step, tmp_path / "aside", at, what)
         monkeypatch.setattr(filesystem, "_DISK", disk)
         try:
