@@ -125,6 +125,10 @@ class WriteError(SurgeryError):
     exit_code = 4
 
 
+class RemovedError(WriteError):
+    """What was being built was removed by another program."""
+
+
 class LostProcessError(SurgeryError):
     """A process of this run on many hosts did not come, or is gone: the same command may be started again."""
 

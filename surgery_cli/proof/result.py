@@ -24,6 +24,7 @@ from surgery_cli.errors import Problem, SurgeryError, WriteError
 from surgery_cli.proof.references import other_than_planned
 from surgery_cli.proof.structure import compare
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import unreadable
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem, ReadBefore
@@ -84,10 +85,14 @@ def open_result(
 
     Raises:
         WriteError: it is no checkpoint.
+        CheckpointError: some of it is gone.
     """
     try:
         location = locate(str(new), item=item, staging=True)
     except SurgeryError as error:
+        filesystem.forget(new)
+        if isinstance(error.__cause__, FileNotFoundError) or not filesystem.exists(new):
+            raise unreadable(new, FileNotFoundError()) from error
         raise WriteError(
             f"what was written as '{new.name}' would not be opened as a checkpoint",
             why=str(error).replace("\n", " "),

@@ -100,7 +100,7 @@ def apply(
     except (OSError, SurgeryError) as error:
         # what is gone may have been taken for damage, or a chunk of it for zeros
         try:
-            check_standing(run.prepared)
+            check_standing(run.prepared, error)
         except CheckpointError as gone:
             raise with_aftermath(gone) from error
         if isinstance(error, OSError):
@@ -160,7 +160,7 @@ def take_part(
     try:
         write_share(run)
     except (OSError, SurgeryError) as error:
-        check_standing(prepared)
+        check_standing(prepared, error)
         if isinstance(error, OSError):
             raise _of_system(error, target, prepared) from error
         raise

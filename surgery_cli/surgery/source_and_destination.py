@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from shlex import quote
 
-from surgery_cli.errors import CheckpointError, DestinationError, SurgeryError
+from surgery_cli.errors import CheckpointError, DestinationError, RemovedError, SurgeryError
 from surgery_cli.inputs.addresses import destination_address
 from surgery_cli.inputs.buckets import BucketPath, path_at, removal
 from surgery_cli.script.user_code import Say
@@ -145,16 +145,19 @@ def check_unchanged(prepared: Prepared) -> None:
         _check_source(source)
 
 
-def check_standing(prepared: Prepared) -> None:
+def check_standing(prepared: Prepared, error: Exception) -> None:
     """Of a run that failed: what is gone, or in a bucket another object by now, may have been taken for damage.
+
+    Where what was built is gone, whoever exchanged the run that is read has taken it along: a new step stands in it.
 
     Raises:
         CheckpointError: a source is not what it was when the draft was made.
     """
     look_anew(prepared)
     check_there(prepared)
+    is_removed = isinstance(error, RemovedError | FileNotFoundError)
     for source in prepared.sources.values():
-        if isinstance(source.place_on_disk, BucketPath):
+        if is_removed or isinstance(source.place_on_disk, BucketPath):
             _check_source(source)
 
 

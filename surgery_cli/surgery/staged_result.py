@@ -69,7 +69,7 @@ def write(run: Run, staging: Staging | BucketStaging, listener: Listener | None)
     refuse_breaches(findings)
     sources_checked = execution.check_sources()
     own = done if company is None else execution.executed
-    written = _proved(run, writer, own, journal, listener)
+    written = _proved(run, writer, own, staging, listener)
     probed = run.gate.check(written) if run.gate is not None else None
     read = execution.read_bytes + (0 if company is None else company.read_bytes)
     report = _report(run, writer, done, read, sources_checked, probed)
@@ -143,15 +143,16 @@ def _proved(
     run: Run,
     writer: StepWriter,
     done: Executed,
-    journal: Journal | None,
+    staging: Staging | BucketStaging,
     listener: Listener | None,
 ) -> Checkpoint:
     """What was written, as opened, held against the draft; and the sources against what they were."""
-    draft, company = run.prepared.draft, run.company
+    draft, company, journal = run.prepared.draft, run.company, staging.journal
     with withdrawing(journal, SurgeryError):
         check_unchanged(run.prepared)
     if company is not None:
         company.merged()
+    staging.is_built()
     item = None if draft.items.made or run.prepared.is_export else run.options.item
     with withdrawing(journal, WriteError):
         try:
@@ -172,6 +173,7 @@ def _proved(
                 journal, SurgeryError
             ):  # what was taken over is held against the sources
                 check_unchanged(run.prepared)
+            run.linker.check_standing(writer.new)
             raise
     if company is not None:
         company.wait_until_read_back()

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from surgery_cli.errors import WriteError
+from surgery_cli.errors import RemovedError
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.background import in_background
@@ -197,7 +197,7 @@ class Linker:
         TensorStore makes folders anew that are gone, and so a result would be finished of which half was removed.
 
         Raises:
-            WriteError: another program has removed some of it.
+            RemovedError: another program has removed some of it.
         """
         if anew:
             filesystem.forget(new)
@@ -205,7 +205,7 @@ class Linker:
         filesystem.exists(new)  # one look tells of all that is below it
         for path in self.small:
             if not filesystem.exists(path):
-                raise WriteError(
+                raise RemovedError(
                     f"'{path}' was removed while the new checkpoint was built",
                     why="another program cleans up there, or removed what it took for a leftover",
                     fix=worded("{}; run the command again without it", NOTHING_LEFT),

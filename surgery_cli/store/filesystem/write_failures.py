@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from surgery_cli.errors import WriteError
+from surgery_cli.errors import RemovedError, WriteError
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 
 _NUMBER: Final = re.compile(r"\[os_error_code='(\d+)'")
@@ -56,10 +56,13 @@ def write_errors(name: str) -> Iterator[None]:
 def write_failed(name: str, error: Exception) -> WriteError:
     """The error for what the system did not let be written."""
     why, number = _reason(error)
-    cause = _MENDS.get(number or 0, "mend the cause")
-    if number == errno.ENOENT:
-        cause = "see what else removes files there"
-    return WriteError(
+    is_gone = number == errno.ENOENT
+    cause = (
+        "see what else removes files there"
+        if is_gone
+        else _MENDS.get(number or 0, "mend the cause")
+    )
+    return (RemovedError if is_gone else WriteError)(
         f"writing '{name}' failed",
         why=why,
         fix=worded("{}; {} and run the command again", NOTHING_LEFT, cause),

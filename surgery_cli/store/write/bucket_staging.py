@@ -141,6 +141,9 @@ class BucketStaging:
     def begun(self, placed: Placed) -> None:
         """Everything stands in its place that is not computed: said only where there is a journal."""
 
+    def is_built(self) -> None:
+        """Of what stands in a bucket, each object is known by its version."""
+
     def look_at_lock(self) -> None:
         """``commit`` comes next: see meanwhile that nobody has taken over."""
         self._looking = in_background(self._lock.is_held)

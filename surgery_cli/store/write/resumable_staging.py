@@ -15,6 +15,7 @@ from surgery_cli.store.filesystem.modes import let_owner_write
 from surgery_cli.store.filesystem.processes import Owner, State
 from surgery_cli.store.orbax.stored_values import NOT_RENAMED
 from surgery_cli.store.write.aftermath import begin_anew, kept
+from surgery_cli.store.write.built_files import raise_of_built
 from surgery_cli.store.write.journal import Head, Journal, Placed, Whole, journal_in, new_journal
 from surgery_cli.store.write.leftovers import Leftover, leftovers_of
 from surgery_cli.store.write.owners import take_over
@@ -114,6 +115,7 @@ class ResumableStaging(Staging):
             return
         with uninterrupted():
             self._say_kept()
+        raise_of_built(self.directory, error)
 
     def _say_kept(self) -> None:
         is_in_the_way = not self.force and filesystem.is_taken(self.destination)

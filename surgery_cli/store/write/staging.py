@@ -12,7 +12,7 @@ from shlex import quote
 from types import TracebackType
 from typing import Self
 
-from surgery_cli.errors import WriteError
+from surgery_cli.errors import RemovedError, WriteError
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.durability import (
@@ -32,6 +32,7 @@ from surgery_cli.store.write.aftermath import (
     kept,
     remaining,
 )
+from surgery_cli.store.write.built_files import check_built, names_below, raise_of_built
 from surgery_cli.store.write.destination import already_there, real_path
 from surgery_cli.store.write.journal import Journal, Placed
 from surgery_cli.store.write.owners import OWNER_FILE, make_owned, name_before
@@ -56,6 +57,7 @@ class Staging:
         self._made_parents: list[Path] = []
         self._is_committed = False
         self._is_needed = False
+        self._built: frozenset[str] = frozenset()
 
     @property
     def new(self) -> Path:
@@ -76,9 +78,9 @@ class Staging:
             make_owned(self.directory)
         except OSError as error:
             self._remove()
-            raise WriteError(
-                f"'{self.directory}' cannot be made", why=error.strerror or str(error)
-            ) from error
+            kind = RemovedError if isinstance(error, FileNotFoundError) else WriteError
+            why = error.strerror or str(error)
+            raise kind(f"'{self.directory}' cannot be made", why=why) from error
         except BaseException:  # a signal between these lines: `__exit__` is not called then
             self._remove()
             raise
@@ -92,6 +94,7 @@ class Staging:
     ) -> None:
         with uninterrupted():
             self._remove()
+        raise_of_built(self.directory, error)
 
     def _remove(self) -> None:
         """Remove what was built, unless it has got its name."""
@@ -118,6 +121,10 @@ class Staging:
     def begun(self, placed: Placed) -> None:
         """Everything stands in its place that is not computed: said only where there is a journal."""
 
+    def is_built(self) -> None:
+        """What stands now is read back: none of it may go before it has its name."""
+        self._built = names_below(self.new)
+
     def look_at_lock(self) -> None:
         """``commit`` comes next: there is a lock in a bucket only."""
 
@@ -128,8 +135,10 @@ class Staging:
 
         Raises:
             DestinationError: it has come to exist meanwhile.
+            RemovedError: some of what was built has gone.
         """
         sync_tree(self.new)
+        check_built(self.new, self._built)
         with uninterrupted():
             self._give_name()
 
