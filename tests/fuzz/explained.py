@@ -64,6 +64,26 @@ EXPLAINED = {
         "NumPy reads the arrays of an archive whose list of entries says other sizes than they have. Here what claims"
         " more than its stored bytes can be is refused before it is unpacked.",
     ),
+    "open shapes": Explained(
+        ("msgpack",),
+        "refused",
+        "holds something that is no size",
+        "NumPy, which Flax asks, takes one size of a shape from how many values there are where it is -1. Nobody writes"
+        " that; here it is refused.",
+    ),
+    "keys of bytes": Explained(
+        ("msgpack",),
+        "refused",
+        "is neither text nor a number",
+        "Flax restores dicts whose keys are bytes, truth values or nothing. Nobody writes them, and no path spells"
+        " them.",
+    ),
+    "no array in an archive": Explained(
+        ("npz",),
+        "refused",
+        "is an archive: surgery reads checkpoints",
+        "NumPy reads an archive without one array, as an empty one. Here it is no checkpoint.",
+    ),
     "numbers first": Explained(
         ("msgpack",),
         "refused",

@@ -224,9 +224,22 @@ def by_orbax(place):
 
 
 def by_flax(place):
+    """What Flax makes of a msgpack file, or Orbax of one with its tuples, which Flax does not know."""
     from flax import serialization
+    from orbax.checkpoint import msgpack_utils
 
-    return _flat(serialization.msgpack_restore(Path(place).read_bytes()))
+    content = Path(place).read_bytes()
+    tree = serialization.msgpack_restore(content)
+    return _flat(msgpack_utils.msgpack_restore(content) if _holds_tuples(tree) else tree)
+
+
+def _holds_tuples(node):
+    import msgpack
+
+    if isinstance(node, msgpack.ExtType):
+        return node.code == 4
+    below = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    return any(map(_holds_tuples, below))
 
 
 def by_safetensors(place):

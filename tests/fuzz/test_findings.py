@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import struct
 import time
 import warnings
 from contextlib import suppress
@@ -20,6 +21,7 @@ from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath, PathPattern
 from tests.fuzz.readers import leaves_of, resealed
 from tests.fuzz.seeds import SAMPLES
+from tests.store.test_torch_file import TORCH
 
 
 def test_packed_arrays_without_axes_stay_without(tmp_path):
@@ -145,3 +147,34 @@ def test_a_sharding_that_is_no_text_is_none(tmp_path, other):
     tree = open_checkpoint(str(place)).tree
     assert [*tree] == [*open_checkpoint(str(SAMPLES / "digits_standard")).tree]
     assert {spec.sharding for spec in tree.values()} == {None}
+
+
+def _with_entries_at(content, offset):
+    """A zip archive whose list says of every entry that it begins there, in the eight bytes that zip64 has for it."""
+    end = content.rfind(b"PK\x05\x06")
+    (at,) = struct.unpack("<I", content[end + 16 : end + 20])
+    start, made = at, b""
+    while content[at : at + 4] == b"PK\x01\x02":
+        name, extra, comment = struct.unpack("<HHH", content[at + 28 : at + 34])
+        head = bytearray(content[at : at + 46 + name])
+        head[30:34], head[42:46] = struct.pack("<HH", 12, 0), b"\xff" * 4
+        made += bytes(head) + struct.pack("<HHQ", 1, 8, offset)
+        at += 46 + name + extra + comment
+    tail = bytearray(content[end:])
+    tail[12:16] = struct.pack("<I", len(made))
+    return content[:start] + made + tail
+
+
+@pytest.mark.parametrize("offset", [10**6, 1 << 61, (1 << 63) - 40, 1 << 63, (1 << 64) - 1])
+@pytest.mark.parametrize("name", ["state.pt", "plain.npz", "packed.npz"])
+def test_entries_of_archives_that_lie_where_no_file_reaches_are_damage(tmp_path, name, offset):
+    place = tmp_path / name
+    if name == "state.pt":
+        shutil.copyfile(TORCH / name, place)
+    else:
+        save = np.savez if name == "plain.npz" else np.savez_compressed
+        save(place, a=np.arange(5.0), b=np.ones((2, 3)))
+    place.write_bytes(_with_entries_at(place.read_bytes(), offset))
+    with pytest.raises(CheckpointError) as refused:
+        leaves_of(place)
+    assert "permissions" not in str(refused.value)

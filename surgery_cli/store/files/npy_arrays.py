@@ -97,7 +97,10 @@ def _refuse_lying_sizes(path: Path, member: zipfile.ZipInfo) -> None:
     ratio = ratios.get(member.compress_type)
     if ratio is None:
         raise damaged(path, f"'{member.filename}' is not compressed as NumPy does it")
-    available = min(member.compress_size, filesystem.size(path))
+    size = filesystem.size(path)
+    if member.header_offset > size:  # the system would call it an invalid argument
+        raise damaged(path, f"the entry '{member.filename}' lies outside of it")
+    available = min(member.compress_size, size)
     if member.file_size > available * ratio:
         raise damaged(
             path, f"'{member.filename}' claims {member.file_size} bytes, and {available} are stored"

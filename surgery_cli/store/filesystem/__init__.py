@@ -30,6 +30,8 @@ _SERVICES: Final[dict[str, FileSystem]] = {
     "s3://": Buckets(CountedService(AmazonS3())),
 }
 """By the begin of their paths, which is one of ``inputs.buckets.STARTS``."""
+_LARGEST_FILE: Final = 1 << 60
+"""No file has a byte there, in bytes; damaged ones name places that the system does not take for a number."""
 
 
 def system_of(place: Place) -> FileSystem:
@@ -162,6 +164,8 @@ def reader(place: Place) -> BufferedReader:
 def read(place: Place, start: int = 0, count: int = -1) -> bytes:
     """The bytes of a file, or ``count`` of them from ``start`` on (fewer where it ends)."""
     with reader(place) as file:
+        if start > _LARGEST_FILE:
+            return b""
         if start:
             file.seek(start)
         return file.read(count)
