@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -31,6 +31,23 @@ _ASIDE: Final = re.compile(
 _ROOT_FILES: Final = ("_ROOT_METADATA",)
 _KEY_METADATA: Final = "_metadata"
 """How the name of the folder ends that says what the random key beside it is."""
+
+
+class _JaxKey(msgspec.Struct):
+    typed: bool
+
+
+class _NumpyKey(msgspec.Struct):
+    legacy: bool
+
+
+_FORMS: Final[Mapping[str, Any]] = {
+    "jax_random_key_metadata/metadata": _JaxKey,
+    "np_random_key_metadata/metadata": _NumpyKey,
+    "metrics/metrics": dict[str, Any],
+}
+"""What Orbax asks of documents that it writes for itself, by the end of their path; a manager gives a script's own
+``best_fn`` the metrics of every step when it begins."""
 
 
 def item_faults(folder: Path, handler: str) -> Iterator[Fault]:
@@ -62,14 +79,22 @@ def fault_text(file: str, why: str) -> str:
     return why if file in ("", ".") else f"'{file}': {why}"
 
 
-def json_fault(file: Path) -> str:
-    """Why a file is not JSON, or no file; '' if it is, or nothing stands there."""
+def json_fault(file: Path, form: Any = None) -> str:
+    """Why a file is not JSON, or no file; '' if it is, or nothing stands there.
+
+    ``form``: the type that its reader takes it for, where its path does not tell.
+    """
     if not filesystem.is_file(file):
         return what_stands_instead(file)
+    raw = filesystem.read(file)
     try:
-        decode_json(filesystem.read(file))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        decode_json(raw)
+    except msgspec.DecodeError as error:
         return f"not JSON: {error}"
+    try:
+        decode_json(raw, form or _FORMS.get(f"{file.parent.name}/{file.name}", Any))
+    except msgspec.ValidationError as error:
+        return f"JSON of another form than Orbax writes there: {error}"
     return ""
 
 
@@ -79,13 +104,13 @@ def root_file_fault(file: Path) -> str:
 
 
 def _document_faults(
-    folder: Path, handler: str, names: tuple[str, ...], *, is_json: bool
+    folder: Path, handler: str, names: tuple[str, ...], *, is_json: bool, form: Any = None
 ) -> Iterator[Fault]:
     """The one file of an item, under a name of Orbax's or one of the script's own."""
     standing = _standing(folder)
     known = [name for name in names if name in standing]
     for name in known:
-        fault = json_fault(folder / name) if is_json else what_stands_instead(folder / name)
+        fault = json_fault(folder / name, form) if is_json else what_stands_instead(folder / name)
         if fault:
             yield name, fault
     if known:
@@ -111,7 +136,8 @@ def _key_faults(folder: Path, handler: str) -> Iterator[Fault]:
     for name in values:
         yield from _within(name, _tree_at(folder / name))
     if about is not None:
-        faults = _document_faults(folder / about, handler, _JSON_FILES, is_json=True)
+        form = _NumpyKey if handler.startswith("Numpy") else _JaxKey
+        faults = _document_faults(folder / about, handler, _JSON_FILES, is_json=True, form=form)
         yield from _within(about, faults)
 
 
