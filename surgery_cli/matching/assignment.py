@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
+from surgery_cli.matching.candidates import Candidates, shape_of
 from surgery_cli.matching.families import Family
-from surgery_cli.matching.forms import Form, forms
-from surgery_cli.matching.words import Likeness
+from surgery_cli.matching.forms import Form
 
 _NEIGHBOURS: Final = 0.5
 """How much it counts that what stands beside two leaves is paired, too."""
 _ROUNDS: Final = 3
+_ALONE: Final = 1e3
+"""What it costs that a family stays without a pair: far more than any pair costs."""
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -38,25 +40,21 @@ class Match(msgspec.Struct, frozen=True):
         return math.isinf(self.margin)
 
 
-Table: TypeAlias = Mapping[tuple[int, int], list[Form]]
-
-
 def assigned(
-    olds: Sequence[Family],
-    news: Sequence[Family],
+    candidates: Candidates,
     evidence: Callable[[Family, Family], float] = lambda _old, _new: 0.0,
-    settled: Sequence[tuple[Family, Family]] = (),
+    chosen: Iterable[tuple[int, int]] | None = None,
 ) -> list[Match]:
     """The pairs of families, as many as there are, such that their names are most alike in sum.
 
-    ``evidence`` is what else speaks for a pair, or against it; ``settled`` are pairs that there are already.
+    ``evidence`` is what else speaks for a pair, or against it; ``chosen``: the only ones to choose from.
     """
-    table = candidates(olds, news)
+    olds, news = candidates.olds, candidates.news
+    table = candidates.table(chosen)
     if not table:
         return []
-    likeness = Likeness([family.meaning for family in (*olds, *news)])
     names = {
-        (i, j): likeness.of(olds[i].meaning, news[j].meaning)
+        (i, j): candidates.likeness.of(olds[i].meaning, news[j].meaning)
         - (0.02 if olds[i].numbers != news[j].numbers else 0)
         + (0.05 if olds[i].template == news[j].template else 0)
         for i, j in table
@@ -69,23 +67,40 @@ def assigned(
         if found == pairs:
             break
         pairs = found
-        near = _with_neighbours(names, pairs, olds, news, settled)
+        near = _with_neighbours(names, pairs, olds, news, candidates.settled)
         scores = {pair: score + beside[pair] for pair, score in near.items()}
+    margins = _margins(pairs, scores)
+    rivals_of_old, rivals_of_new = candidates.rivals()
+    taken_of_old, taken_of_new = candidates.settled_rivals()
+    matches = []
+    for i, j in pairs:
+        is_last = rivals_of_old[i] == rivals_of_new[j] == 1
+        is_only = (
+            is_last
+            and shape_of(olds[i]) not in taken_of_old
+            and shape_of(news[j]) not in taken_of_new
+        )
+        margin = math.inf if is_last else margins.get((i, j), names[i, j])
+        matches.append(Match(olds[i], news[j], tuple(table[i, j]), names[i, j], margin, is_only))
+    return matches
+
+
+def _margins(
+    pairs: Sequence[tuple[int, int]], scores: Mapping[tuple[int, int], float]
+) -> dict[tuple[int, int], float]:
+    """How far each pair is ahead of the next best, where there is one."""
     rows, columns = defaultdict(list), defaultdict(list)
     for i, j in scores:
         rows[i].append(j)
         columns[j].append(i)
     partner, rival = dict(pairs), {j: i for i, j in pairs}
-    matches = []
+    found = {}
     for i, j in pairs:
         others = [_ahead(scores, i, j, rival.get(other), other) for other in rows[i] if other != j]
         others += [_ahead(scores, i, j, one, partner.get(one)) for one in columns[j] if one != i]
-        margin = min(others, default=math.inf)
-        is_only = not others and not any(
-            forms(one, news[j]) or forms(olds[i], other) for one, other in settled
-        )
-        matches.append(Match(olds[i], news[j], tuple(table[i, j]), names[i, j], margin, is_only))
-    return matches
+        if others:
+            found[i, j] = min(others)
+    return found
 
 
 def _ahead(
@@ -101,63 +116,25 @@ def _ahead(
     return scores[i, j] - scores[(i, other) if (i, other) in scores else (one, j)]
 
 
-def candidates(olds: Sequence[Family], news: Sequence[Family]) -> Table:
-    """What can become what, and how."""
-    by_size: dict[int, list[int]] = defaultdict(list)
-    for j, new in enumerate(news):
-        by_size[new.size].append(j)
-    known: dict[object, list[Form]] = {}
-    found: dict[tuple[int, int], list[Form]] = {}
-    for i, old in enumerate(olds):
-        for j in by_size.get(old.size, ()):
-            new = news[j]
-            key = (len(old.members), old.spec.shape, len(new.members), new.spec.shape)
-            if key not in known:
-                known[key] = forms(old, new)
-            if known[key]:
-                found[i, j] = known[key]
-    return found
-
-
 def _best(scores: Mapping[tuple[int, int], float]) -> list[tuple[int, int]]:
-    """The assignment of the highest sum.
+    """The assignment of the highest sum, of as many pairs as there can be; time grows with the number of scores.
 
-    Source: scipy.optimize.linear_sum_assignment (Crouse, On implementing 2D rectangular assignment algorithms).
+    Source: scipy.sparse.csgraph.min_weight_full_bipartite_matching (Jonker and Volgenant's algorithm, sparse).
     """
     import numpy as np
-    from scipy.optimize import linear_sum_assignment
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
-    found = []
-    for rows, columns in _components(scores):
-        table = np.full((len(rows), len(columns)), -1e3)
-        for a, i in enumerate(rows):
-            for b, j in enumerate(columns):
-                table[a, b] = scores.get((i, j), -1e3)
-        for a, b in zip(*linear_sum_assignment(table, maximize=True), strict=True):
-            pair = rows[a], columns[b]
-            if pair in scores:
-                found.append(pair)
-    return sorted(found)
-
-
-def _components(scores: Mapping[tuple[int, int], float]) -> list[tuple[list[int], list[int]]]:
-    """Rows and columns that are joined by what can be paired."""
-    partners: dict[int, set[int]] = defaultdict(set)
-    rivals: dict[int, set[int]] = defaultdict(set)
-    for i, j in scores:
-        partners[i].add(j)
-        rivals[j].add(i)
-    found, left = [], dict.fromkeys(partners)
-    while left:
-        rows, columns, edge = set[int](), set[int](), {next(iter(left))}
-        while edge:
-            rows |= edge
-            columns |= {j for i in edge for j in partners[i]}
-            edge = {i for j in columns for i in rivals[j]} - rows
-        found.append((sorted(rows), sorted(columns)))
-        for i in rows:
-            del left[i]
-    return found
+    rows = {i: n for n, i in enumerate(dict.fromkeys(i for i, _ in scores))}
+    columns = {j: n for n, j in enumerate(dict.fromkeys(j for _, j in scores))}
+    highest = max(scores.values())
+    places = [(rows[i], columns[j], 1 + highest - score) for (i, j), score in scores.items()]
+    places += [(n, len(columns) + n, _ALONE) for n in rows.values()]
+    at, to, prices = (np.array(side) for side in zip(*places, strict=True))
+    shape = (len(rows), len(columns) + len(rows))
+    found = min_weight_full_bipartite_matching(coo_array((prices, (at, to)), shape=shape).tocsr())
+    olds, news = list(rows), list(columns)
+    return sorted((olds[a], news[b]) for a, b in zip(*found, strict=True) if b < len(news))
 
 
 def _with_neighbours(

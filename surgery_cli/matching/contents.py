@@ -16,7 +16,7 @@ from surgery_cli.engine.reading import CountedSource, Readable, Values
 from surgery_cli.matching.arrangements import in_turns
 from surgery_cli.matching.families import Family
 from surgery_cli.matching.forms import Change, Form
-from surgery_cli.matching.sums import FEW, Contents, as_dtype, contents_of, total_of
+from surgery_cli.matching.sums import FEW, Contents, as_dtype, contents_of, one_number, total_of
 from surgery_cli.tree.dtypes import is_floating
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
@@ -93,6 +93,10 @@ class Holdings:
     def of_new(self, path: LeafPath) -> Contents:
         """What a leaf of the new tree holds."""
         return self._contents(self._new, path, self._new.tree[path].dtype)
+
+    def number_in(self, path: LeafPath) -> float | None:
+        """The one number that a leaf or part of the new tree holds everywhere; None if there is none."""
+        return one_number(self._blocks(self._new, path))
 
     def agree(self, old: Family, new: Family) -> bool | None:
         """True if two families hold the same, in whatever order; None if what they hold tells nothing."""
@@ -217,6 +221,12 @@ class Holdings:
             for at, size in enumerate(family.spec.shape)
         )
         return _array(np.take(_array(side.source.read(family.members[0], window)), 0, axis))
+
+    def totals_along(self, family: Family, axis: int, dtype: str, *, is_old: bool) -> list[int]:
+        """What each place of the axis of layers of a family's only leaf holds, in that dtype."""
+        side, whole = self._old if is_old else self._new, dict[bool, Values]()
+        places = (self._unit(side, family, n, axis, whole) for n in range(family.spec.shape[axis]))
+        return [contents_of([values], dtype).total for values in places]
 
     def _contents(self, side: Side, path: LeafPath, dtype: str) -> Contents:
         key = (side is self._old, path, dtype)

@@ -45,9 +45,14 @@ def edits_of(found: Pairing, tree: Iterable[LeafPath]) -> list[Step]:
             *((pair.new.pattern, pair) for pair in copies),
         ]
     )
+    steps += [
+        Step(_named(pair.form.resize.edit, pair.old.pattern), (pair,))
+        for pair in pairs
+        if pair.form.resize is not None
+    ]
     for pair in pairs:
         if pair.form.stack is not None:
-            edit: Edit = {"op": "stack", "at": pair.old.pattern, "to": aside.place(pair.new)}
+            edit: Edit = {"op": "stack", "at": _in_order(pair.old), "to": aside.place(pair.new)}
             steps.append(Step(edit | _axis(pair.form.stack), (pair,)))
         elif pair.form.unstack is not None:
             edit = {"op": "unstack", "at": pair.old.pattern, **numbered_places(pair.new.members)}
@@ -56,6 +61,12 @@ def edits_of(found: Pairing, tree: Iterable[LeafPath]) -> list[Step]:
     steps += _arranged([(p.new.pattern, p) for p in pairs if p.form.unstack is not None])
     steps += _cast([(p.new.pattern, p) for p in [*pairs, *copies] if not p.widens or p in copies])
     return [*steps, *(_joined(one) for one in found.joins)]
+
+
+def _in_order(family: Family) -> str | list[str]:
+    """What names its members in their order: numbers in braces are taken by size, whatever their order."""
+    is_rising = sorted(family.numbers, key=int) == list(family.numbers)
+    return family.pattern if is_rising else [path.exact_pattern for path in family.members]
 
 
 def _split(one: Fusion) -> Step:
@@ -81,6 +92,10 @@ def _deleted(drops: Sequence[Pair], tree: Iterable[LeafPath]) -> Iterator[Step]:
     nodes = [node.exact_pattern for node, _ in highest_nodes(gone, others)]
     if nodes:
         yield Step({"op": "delete", "at": nodes[0] if len(nodes) == 1 else nodes}, tuple(drops))
+
+
+def _named(edit: Edit, at: str) -> Edit:
+    return {"op": edit["op"], "at": at} | edit
 
 
 def _axis(axis: int) -> Edit:

@@ -53,6 +53,14 @@ class Family(msgspec.Struct, frozen=True, eq=False):
             for path, own in zip(self.members, words, strict=True)
         ]
 
+    def in_order(self, order: Sequence[int]) -> Family:
+        """Its members in another order."""
+        return msgspec.structs.replace(
+            self,
+            members=tuple(self.members[n] for n in order),
+            numbers=tuple(self.numbers[n] for n in order),
+        )
+
     @property
     def pattern(self) -> str:
         """What names its members in a plan, and nothing else."""

@@ -34,17 +34,43 @@ class Change(msgspec.Struct, frozen=True):
         return (values.astype("float64") + self.value).astype(values.dtype)
 
 
+class Resize(msgspec.Struct, frozen=True):
+    """An axis that is longer or shorter in the result: a vocabulary that is padded, or no more."""
+
+    axis: int
+    old_size: int
+    size: int
+    value: float | None = None
+    """The one number in all new places; None where there are none, or several numbers."""
+
+    @property
+    def edit(self) -> dict[str, Any]:
+        """The operation, without where."""
+        if self.value is None:
+            return {"op": "resize", "axis": self.axis, "size": self.size}
+        more: dict[str, Any] = {"after": self.size - self.old_size}
+        more |= {"value": self.value} if str(self.value) != "0.0" else {}
+        return {"op": "pad", "axis": self.axis, **more}
+
+    @property
+    def text(self) -> str:
+        """What it does, in words."""
+        return f"{self.edit['op']} axis {self.axis} from {self.old_size:,} to {self.size:,} places"
+
+
 class Form(msgspec.Struct, frozen=True):
     """What makes the one of the other: each leaf is arranged, and before or after that layers are stacked or parted.
 
     ``stack``: the axis of the layers in the result, of leaves arranged before. ``unstack``: the axis of the layers in
-    the source, whose parts are arranged afterwards. ``change``: what is done to the values first.
+    the source, whose parts are arranged afterwards. ``change``: what is done to the values first. ``resize``: which
+    axis of what was arranged has another length in the result.
     """
 
     arrangement: Arrangement
     stack: int | None = None
     unstack: int | None = None
     change: Change | None = None
+    resize: Resize | None = None
 
     @property
     def text(self) -> str:
@@ -54,6 +80,8 @@ class Form(msgspec.Struct, frozen=True):
             parts.insert(0, f"unstack axis {self.unstack}")
         if self.stack is not None:
             parts.append(f"stack on axis {self.stack}")
+        if self.resize is not None:
+            parts.append(self.resize.text)
         if self.change is not None:
             parts.insert(0, f"{self.change.op} {self.change.number}")
         return ", ".join(parts)

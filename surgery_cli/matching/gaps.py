@@ -23,8 +23,10 @@ class Open(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The leaf, node or family."""
-        return str(self.path if self.family is None else self.family)
+        """The family, the only leaf, or the node."""
+        if self.family is not None:
+            return str(self.family)
+        return str(self.leaves[0] if len(self.leaves) == 1 else self.path)
 
 
 OTHER_VALUES: Final = "has other values in B"
@@ -42,14 +44,15 @@ def open_between(made: TreeSpec, wanted: TreeSpec) -> list[Open]:
     printed = {str(path): path for path in wanted}
     matched = {path: printed[str(path)] for path in made if str(path) in printed}
     extra = [path for path in made if path not in matched]
-    missing = [path for path in wanted if path not in set(matched.values())]
+    reached = set(matched.values())
+    missing = [path for path in wanted if path not in reached]
     found = [
         Open(node, "has no place in B", "a", leaves, _exists(node, is_there=False))
         for node, leaves in highest_nodes(extra, matched)
     ]
     found += [
         Open(node, "has no source in A", "b", leaves, _exists(node, is_there=True))
-        for node, leaves in highest_nodes(missing, set(matched.values()))
+        for node, leaves in highest_nodes(missing, reached)
     ]
     for path, there in matched.items():
         what = _difference(made[path], wanted[there])

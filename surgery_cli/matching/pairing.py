@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -12,6 +12,8 @@ from surgery_cli.matching.families import Family, families_of
 from surgery_cli.matching.forms import forms
 from surgery_cli.matching.fused import Fusion, fusions, with_parts
 from surgery_cli.matching.pairs import RANKS, SAME, Certainty, Leaves, Pair, likeliest
+from surgery_cli.matching.resized import resized
+from surgery_cli.matching.same_values import same_values
 from surgery_cli.tree.paths import LeafPath
 
 _TIED: Final = f"{SAME}, as those of another pair: tied"
@@ -54,21 +56,22 @@ def paired(old: Leaves, new: Leaves, holdings: Holdings | None = None) -> Pairin
 def _paired(old: list[Family], new: list[Family], holdings: Holdings | None) -> Pairing:
     """The pairs of families: first what is sure by its values, then what names and shapes make likely.
 
-    Each time whole families of layers, and then their members one by one.
+    Each time whole families of layers, and then their members one by one; between them what is the same but for the
+    length of an axis.
     """
     left = _Left(old, new)
-    for is_sure in (True, False) if holdings else (False,):
-        for parts in ((False, False), (False, True), (True, False), (True, True)):
-            left.pair(holdings, parts, Certainty.SURE if is_sure else Certainty.LIKELY)
+    ways = ((False, False), (False, True), (True, False), (True, True))
+    for parts in ways if holdings else ():
+        left.pair(holdings, parts, Certainty.SURE)
+    if holdings is not None:
+        left.take(list(resized(left.old, left.new, holdings)))
+    for parts in ways:
+        left.pair(holdings, parts, Certainty.LIKELY)
     if holdings is None:
-        return Pairing(left.pairs, [], [], left.guesses)
-    tied = [(one, other) for other in left.new for one in old]
-    twice = [(one, other) for one in left.old for other in new]
-    copies = _tied(tied, holdings, lambda pair: pair.new)
-    drops = _tied(twice, holdings, lambda pair: pair.old)
-    done = {id(pair.new) for pair in copies} | {id(pair.old) for pair in drops}
-    guesses = [p for p in left.guesses if id(p.new) not in done and id(p.old) not in done]
-    return Pairing(left.pairs, copies, drops, guesses)
+        return Pairing(left.pairs, [], [], left.last_guesses())
+    copies = _tied(old, left.new, holdings, lambda pair: pair.new)
+    drops = _tied(left.old, new, holdings, lambda pair: pair.old)
+    return Pairing(left.pairs, copies, drops, left.last_guesses(copies, drops))
 
 
 class _Left:
@@ -77,7 +80,7 @@ class _Left:
     def __init__(self, old: list[Family], new: list[Family]) -> None:
         self.old, self.new = old, new
         self.pairs: list[Pair] = []
-        self.guesses: list[Pair] = []
+        self._guesses: list[Pair] = []
 
     def pair(self, holdings: Holdings | None, parts: tuple[bool, bool], least: Certainty) -> None:
         """Pair what is at least so sure; ``parts``: the families of which side are taken apart."""
@@ -86,23 +89,44 @@ class _Left:
             for side, is_parted in zip((self.old, self.new), parts, strict=True)
         )
         settled = [(pair.old, pair.new) for pair in self.pairs]
-        found = likeliest(here, there, holdings, settled)
+        is_sure = least is Certainty.SURE
+        found = likeliest(here, there, holdings, settled, by_values=is_sure)
         good = [pair for pair in found if RANKS.index(pair.certainty) >= RANKS.index(least)]
-        self.guesses = [pair for pair in found if pair not in good]
+        if not is_sure:
+            self._guesses += [pair for pair in found if pair.certainty is Certainty.GUESS]
+        self.take(good)
+
+    def take(self, good: Sequence[Pair]) -> None:
+        """Let these be pairs."""
         self.pairs += good
         self.old = _without(self.old, {path for pair in good for path in pair.old.members})
         self.new = _without(self.new, {path for pair in good for path in pair.new.members})
 
+    def last_guesses(self, copies: Sequence[Pair] = (), drops: Sequence[Pair] = ()) -> list[Pair]:
+        """What was guessed of leaves that have no pair, the latest of each."""
+        here = {path for family in self.old for path in family.members}
+        there = {path for family in self.new for path in family.members}
+        here.difference_update(path for pair in drops for path in pair.old.members)
+        there.difference_update(path for pair in copies for path in pair.new.members)
+        found: list[Pair] = []
+        for pair in reversed(self._guesses):
+            if here.issuperset(pair.old.members) and there.issuperset(pair.new.members):
+                found.append(pair)
+                there.difference_update(pair.new.members)
+        return found[::-1]
+
 
 def _tied(
-    sides: Iterable[tuple[Family, Family]], holdings: Holdings, of: Callable[[Pair], Family]
+    olds: Sequence[Family],
+    news: Sequence[Family],
+    holdings: Holdings,
+    of: Callable[[Pair], Family],
 ) -> list[Pair]:
     """Pairs of the same values, one for each family ``of`` the side that is left; the other is paired already."""
     found: dict[int, Pair] = {}
-    for old, new in sides:
+    for i, j in same_values(olds, news, holdings):
+        old, new = olds[i], news[j]
         ways = [form for form in forms(old, new) if form.stack is form.unstack is None]
-        if not ways or not holdings.agree(old, new):
-            continue
         for form in holdings.fitting(old, new, ways)[:1]:
             pair = Pair(old=old, new=new, form=form, certainty=Certainty.SURE, why=(_TIED,))
             found.setdefault(id(of(pair)), pair)

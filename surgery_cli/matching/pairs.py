@@ -10,13 +10,17 @@ from typing import Final, TypeAlias
 import msgspec
 
 from surgery_cli.matching.assignment import Match, assigned
+from surgery_cli.matching.candidates import Candidates
 from surgery_cli.matching.contents import Holdings, can_be
 from surgery_cli.matching.families import Family
 from surgery_cli.matching.forms import Form
+from surgery_cli.matching.layer_orders import in_order
+from surgery_cli.matching.same_values import same_values
 from surgery_cli.matching.vocabulary import CUSTOMS
 from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.lists import listed
 
 Leaves: TypeAlias = Mapping[LeafPath, LeafSpec]
 _Sort: TypeAlias = tuple[str, str, int]
@@ -25,6 +29,7 @@ _ALIKE: Final = 0.5
 """From here on names say the same."""
 _SOMEWHAT: Final = 0.3
 SAME: Final = "its values are the same, bit by bit"
+OTHERS: Final = "its values are others"
 _TOO_LARGE: Final = "it holds the same values, in an order that more `--memory` would tell"
 _AHEAD: Final = 0.06
 """By so much the names of a pair must be more alike than those of the next best."""
@@ -61,9 +66,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     def is_move(self) -> bool:
         """True if leaves change their places alone."""
         form = self.form
-        return (
-            form.arrangement.is_identity and form.stack is form.unstack is None and not self.casts
-        )
+        return form == Form(form.arrangement) and form.arrangement.is_identity and not self.casts
 
     @property
     def widens(self) -> bool:
@@ -93,12 +96,16 @@ def likeliest(
     news: Sequence[Family],
     holdings: Holdings | None,
     settled: Sequence[tuple[Family, Family]],
+    *,
+    by_values: bool,
 ) -> list[Pair]:
     """The pairs of families that are most alike together, guesses too; ``settled`` are those that there are.
 
-    The axes that names leave open are taken as those of others that shapes decide.
+    ``by_values``: of those alone that hold the same. The axes that names leave open are taken as those of others that
+    shapes decide.
     """
-    matches = assigned(olds, news, _evidence(holdings), settled)
+    chosen = same_values(olds, news, holdings) if holdings is not None and by_values else None
+    matches = assigned(Candidates(olds, news, settled), _evidence(holdings), chosen)
     seen: dict[_Sort, set[str]] = defaultdict(set)
     for match in matches:
         if len(match.forms) == 1:
@@ -153,20 +160,33 @@ def _by_values(
             return pair(turned[0], Certainty.SURE, SAME, "once halves of its axis take turns")
         if agree and holdings.is_large(old, new):
             return pair(form, at_most, *why, _TOO_LARGE)
+        if agree and (ordered := in_order(old, new, match.forms, holdings)):
+            old, new, form = ordered
+            return pair(form, Certainty.SURE, SAME, "its layers stand in another order")
         if agree:
-            said = "its values are the same in an order that no axes explain"
-            return pair(form, Certainty.GUESS, said)
+            return pair(form, Certainty.GUESS, _unexplained(match))
     if certainty is Certainty.GUESS or holdings.is_large(old, new):
-        return pair(form, certainty, *why, "its values are others", is_other=True)
+        return pair(form, certainty, *why, OTHERS, is_other=True)
     found = holdings.changed(old, new, match.forms)
     if found is None:
-        return pair(form, at_most, *why, "its values are others", is_other=True)
+        return pair(form, at_most, *why, OTHERS, is_other=True)
     change, exact = found
     how = f"by {change.op} {change.number}"
     if exact is not None:
         return pair(exact, Certainty.SURE, f"{SAME} {how}")
-    said = f"its values are others: {how} they would be the same but for rounding"
+    said = f"{OTHERS}: {how} they would be the same but for rounding"
     return pair(form, at_most, *why, said, is_other=True)
+
+
+def _unexplained(match: Match) -> str:
+    """What is said where values are the same in another order, with the orders that were tried."""
+    tried = listed((way.text or "as they stand" for way in match.forms), 4, word="and")
+    layers = any((way.stack, way.unstack) != (None, None) for way in match.forms)
+    more = ", layers in every order" if layers else ""
+    return (
+        "its values are the same in an order that is none of those tried: "
+        f"{tried}, each with halves of an axis in turns{more}"
+    )
 
 
 RANKS: Final = (Certainty.GUESS, Certainty.LIKELY, Certainty.SURE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -57,6 +58,18 @@ def contents_of(blocks: Iterable[Values], dtype: str) -> Contents:
             is_telling = is_telling or bool((bits != first).any())
             total += int(_mixed(bits).sum(dtype=np.uint64))
     return Contents(total & 0xFFFFFFFFFFFFFFFF, is_telling and count > FEW)
+
+
+def one_number(blocks: Iterable[Values]) -> float | None:
+    """The finite number that all elements of the blocks are, bit by bit; None if there is none."""
+    first: Any = None
+    for block in blocks:
+        flat = np.ascontiguousarray(block).reshape(-1)
+        first = flat[:1] if first is None else first
+        if (_bits(flat) != _bits(first)).any():
+            return None
+    number = None if first is None or first.dtype.kind == "c" else float(first[0])
+    return number if number is not None and math.isfinite(number) else None
 
 
 def _bits(values: Values) -> Values:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from surgery_cli.matching.assignment import candidates
 from surgery_cli.matching.contents import Holdings
 from surgery_cli.matching.families import families_of
 from surgery_cli.matching.pairing import Pairing, paired
 from surgery_cli.matching.pairs import SAME, Leaves
+from surgery_cli.matching.same_values import same_values
 
 FIRST_BYTES: Final = 64 << 20
 """So much is read before it is decided that the values of two trees have nothing in common."""
@@ -19,25 +19,11 @@ def paired_by_values(old: Leaves, new: Leaves, holdings: Holdings) -> Pairing | 
 
     Leaves that are fused on one side hold what no leaf of the other does: they are taken apart before that is said.
     """
-    is_common = _have_common_values(old, new, holdings)
+    common = same_values(families_of(old), families_of(new), holdings, FIRST_BYTES)
+    is_common = next(common, None) is not None
     if not is_common and holdings.read_bytes > FIRST_BYTES:
         return None
     found = paired(old, new, holdings)
     pairs, fused = (*found.pairs, *found.copies, *found.drops), (*found.splits, *found.joins)
     is_common |= any(SAME in pair.why for pair in pairs) or any(one.is_sure for one in fused)
     return found if is_common else None
-
-
-def _have_common_values(old: Leaves, new: Leaves, holdings: Holdings) -> bool:
-    """True as soon as two leaves hold the same; False once enough was read, or all."""
-    olds, news = families_of(old), families_of(new)
-    pairs = sorted(candidates(olds, news), key=lambda pair: olds[pair[0]].spec.bytes)
-    has_tried = False
-    for i, j in pairs:
-        agree = holdings.agree(olds[i], news[j])
-        if agree:
-            return True
-        has_tried = has_tried or agree is False
-        if has_tried and holdings.read_bytes > FIRST_BYTES:
-            return False
-    return False

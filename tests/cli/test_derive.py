@@ -338,12 +338,104 @@ def test_a_pair_that_is_the_last_of_its_shape_is_not_called_the_only_one(surgery
 def test_a_gap_names_what_may_be_it_but_for_the_length_of_an_axis(surgery, tmp_path):
     values = drawn({"wte.weight": (57, 8), "lm_head.weight": (57, 8), "h.fc.weight": (8, 12)})
     save_file(values, tmp_path / "a.safetensors")
-    padded = np.concatenate([values["wte.weight"], np.zeros((7, 8), np.float32)])
-    wanted = {"embed/embedding": padded, "fc/kernel": values["h.fc.weight"], "odd": np.ones(3)}
+    other = drawn({"embed": (64, 8)}, 1)["embed"]
+    wanted = {"embed/embedding": other, "fc/kernel": values["h.fc.weight"], "odd": np.ones(3)}
     told = json.loads(
         surgery("derive", tmp_path / "a.safetensors", saved(tmp_path / "b", wanted), "--json").out
     )
     perhaps = {gap["path"]: " ".join(gap.get("perhaps", [])) for gap in told["gaps"]}
-    assert "wte.weight (57 places of an axis there, 64 here: `resize`)" in perhaps["embed"]
+    assert (
+        "wte.weight (57 places of an axis there, 64 here: `resize`)" in perhaps["embed/embedding"]
+    )
     assert perhaps["odd"] == ""
     assert "embed/embedding" not in {pair["to"] for pair in told["pairs"]}
+
+
+@pytest.mark.parametrize("number", [0, 0.5])
+@pytest.mark.parametrize("back", [False, True], ids=["padded", "cut"])
+def test_a_vocabulary_that_is_padded_is_proved_and_its_plan_makes_it_value_by_value(
+    surgery, tmp_path, back, number
+):
+    old = drawn({"wte.weight": (57, 8), "lm_head.weight": (57, 8), "h.fc.weight": (8, 12)})
+    more = np.full((7, 8), number, np.float32)
+    new = {
+        "embed/embedding": np.concatenate([old["wte.weight"], more]),
+        "head/kernel": np.ascontiguousarray(np.concatenate([old["lm_head.weight"], more]).T),
+        "fc/kernel": old["h.fc.weight"],
+    }
+    sides = [saved(tmp_path / "one", old), saved(tmp_path / "two", new)]
+    a, b = sides[:: -1 if back else 1]
+    derived, result = applied(surgery, tmp_path / "plans", a, b)
+    assert (derived.code, result.code) == (0, 0), derived.err + result.err
+    assert "3 leaves sure, 0 likely, 0 gaps" in derived.err
+    assert ("without the last 7 places" if back else "in the last 7 places") in derived.out
+    assert surgery("diff", tmp_path / "plans" / "new", b).code == 0
+
+
+def test_rows_that_only_b_has_are_a_gap_and_the_others_are_proved(surgery, tmp_path):
+    old = drawn({"wte": (57, 8), "fc": (8, 12)})
+    more = drawn({"more": (7, 8)}, 1)["more"]
+    a, b = (
+        saved(tmp_path / name, values)
+        for name, values in (("a", old), ("b", {**old, "wte": np.concatenate([old["wte"], more])}))
+    )
+    derived, result = applied(surgery, tmp_path / "plans", a, b)
+    assert (derived.code, result.code) == (1, 2)
+    assert "the last 7 places of axis 0 hold what A has not" in derived.err
+    plan = tmp_path / "plans" / "there.yaml"
+    plan.write_text(plan.read_text().split("  # gap")[0])
+    assert surgery("apply", a, tmp_path / "plans" / "new", plan).code == 0
+    made = ocp.PyTreeCheckpointer().restore(tmp_path / "plans" / "new")
+    np.testing.assert_array_equal(made["wte"][:57], old["wte"])
+    assert made["wte"].shape == (64, 8)
+
+
+def test_so_few_values_as_may_be_the_same_by_chance_are_no_proof_of_a_longer_axis(
+    surgery, tmp_path
+):
+    few = np.array([0, 1, 2, 0, 1, 2], np.float32)
+    a = saved(tmp_path / "a", {"x/bias": few, "w": np.arange(40, dtype=np.float32)})
+    b = saved(tmp_path / "b", {"y/bias": np.append(few, few), "w": np.arange(40, dtype=np.float32)})
+    told = surgery("derive", a, b, "--json").document
+    assert not [pair for pair in told["pairs"] if "bias" in pair["from"]]
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("back", [False, True], ids=["stack", "unstack"])
+def test_layers_that_are_stacked_in_another_order_are_found_by_their_values(
+    surgery, tmp_path, back, axis
+):
+    old = drawn({f"layers_{n}/{name}": (6, 4) for n in range(4) for name in ("w", "v")})
+    order = (2, 0, 3, 1)
+    new = {
+        f"layers/{name}": np.stack([old[f"layers_{n}/{name}"].T for n in order], axis)
+        for name in ("w", "v")
+    }
+    sides = [saved(tmp_path / "one", old), saved(tmp_path / "two", new)]
+    a, b = sides[:: -1 if back else 1]
+    derived, result = applied(surgery, tmp_path / "plans", a, b)
+    assert (derived.code, result.code) == (0, 0), derived.err + result.err
+    assert "layers_{2,0,3,1}/w" in derived.out
+    assert "in another order" in derived.out
+    assert surgery("diff", tmp_path / "plans" / "new", b).code == 0
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["stack", "unstack"])
+def test_a_stack_in_an_order_that_nothing_explains_is_a_gap_with_its_path_and_what_was_tried(
+    surgery, tmp_path, back
+):
+    old = drawn({f"layers_{n}/w": (6, 4) for n in range(4)} | {"head": (5, 3)})
+    mixed = np.random.default_rng(1).permutation(
+        np.concatenate([old[f"layers_{n}/w"].reshape(-1) for n in range(4)])
+    )
+    sides = [
+        saved(tmp_path / "one", old),
+        saved(tmp_path / "two", {"layers/w": mixed.reshape(4, 6, 4), "head": old["head"]}),
+    ]
+    a, b = sides[:: -1 if back else 1]
+    told = surgery("derive", a, b, "--json").document
+    gaps = {(gap["side"], gap["path"]): " ".join(gap.get("perhaps", [])) for gap in told["gaps"]}
+    side = "a" if back else "b"
+    assert "layers_{0..3}/w" in gaps[side, "layers/w"]
+    assert "stack on axis 0" in gaps[side, "layers/w"] or "unstack axis 0" in gaps[side, "layers/w"]
+    assert "layers in every order" in gaps[side, "layers/w"]

@@ -7,6 +7,7 @@ import pytest
 
 from surgery_cli.matching.contents import Holdings
 from surgery_cli.matching.pairing import paired
+from surgery_cli.matching.words import Likeness
 from tests.matching.public_models import conversions
 from tests.matching.random_trees import Stored, Trial, leaf_pairs, made_of
 
@@ -109,3 +110,61 @@ def test_values_pair_nearly_everything_of_random_trees():
         right += len({b for _, b in pairs} & {b for _, b in trial.truth})
         total += len({b for _, b in trial.truth})
     assert right >= 0.9 * total, (right, total)
+
+
+def words(number):
+    """A name that no other has."""
+    return "".join(chr(97 + int(digit)) for digit in str(number))
+
+
+NAMES = {
+    "numbered twice": lambda n: (
+        f"model.layers.{n // 8}.experts.{n % 8}.w1.weight",
+        f"params/layers_{n // 8}/moe/expert_{n % 8}/gate/kernel",
+    ),
+    "each its own": lambda n: (f"m/{words(n)}/weight", f"params/{words(n)}/kernel"),
+    "nothing in common": lambda n: (f"m/{words(n)}q/weight", f"params/x{words(n)}/kernel"),
+    "numbers elsewhere": lambda n: (
+        f"m/{words(n % 50)}_{n // 50}/w",
+        f"p/w{n // 50}/{words(n % 50)}",
+    ),
+}
+
+
+@pytest.mark.parametrize("values", ["same", "others", "none", "all alike"])
+@pytest.mark.parametrize("names", NAMES)
+def test_trees_of_twice_the_leaves_cost_about_twice_the_comparisons(monkeypatch, names, values):
+    """All leaves have one shape: each could be each."""
+    counts = {"likeness": 0, "values": 0}
+    likeness, agree = Likeness.of, Holdings.agree
+
+    def counted_likeness(*sides):
+        counts["likeness"] += 1
+        return likeness(*sides)
+
+    def counted_values(*sides):
+        counts["values"] += 1
+        return agree(*sides)
+
+    monkeypatch.setattr(Likeness, "of", counted_likeness)
+    monkeypatch.setattr(Holdings, "agree", counted_values)
+    costs = []
+    for leaves in (1000, 2000):
+        draw = np.random.default_rng(0)
+        ours = draw.standard_normal((leaves, 3, 4)).astype(np.float32)
+        theirs = {"others": ours + 1, "all alike": ours}.get(values, ours)
+        if values == "all alike":
+            ours[:] = theirs[:] = ours[0]
+        named = [NAMES[names](n) for n in range(leaves)]
+        old = Stored({name: ours[n] for n, (name, _) in enumerate(named)})
+        new = Stored({name: theirs[n].T.copy() for n, (_, name) in enumerate(named)})
+        held = Holdings((old.tree, old), (new.tree, new), 1 << 30)
+        counts.update(dict.fromkeys(counts, 0))
+        found = paired(old.tree, new.tree, None if values == "none" else held)
+        costs.append(dict(counts))
+        right = {pair for pair in found.pairs if leaf_pairs(pair) <= set(named)}
+        if values == "same" or (names == "each its own" and values != "all alike"):
+            assert sum(len(pair.new.members) for pair in right) == leaves
+    for count, before in costs[0].items():
+        assert costs[1][count] <= 2.5 * before + 1000, (count, costs)
+        assert costs[1][count] <= 500 * 2000, (count, costs)
