@@ -13,6 +13,7 @@ from surgery_cli.draft.check import Check
 from surgery_cli.draft.digest import draft_digest
 from surgery_cli.draft.effect import Effect
 from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored, stored_in, with_spec
+from surgery_cli.draft.factor import Factor
 from surgery_cli.draft.kernel import Nothing
 from surgery_cli.draft.slots import Clock, Slot
 from surgery_cli.tree.dtypes import is_complex, is_floating
@@ -27,12 +28,14 @@ SOURCE = ""
 class Edited(msgspec.Struct, frozen=True, gc=False):
     """One edit of a leaf: the word for it in documents, and what it did.
 
-    ``is_named``: a pattern of the edit names the leaf; else it followed an edit of its param.
+    ``is_named``: a pattern of the edit names the leaf; else it followed an edit of its param. ``makes``: what the leaf
+    is since then to a product.
     """
 
     name: str
     effect: Effect
     is_named: bool = True
+    makes: Factor | None = None
 
 
 class Output(msgspec.Struct, frozen=True, gc=False):

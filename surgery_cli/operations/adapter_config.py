@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -11,14 +11,10 @@ import msgspec
 from surgery_cli.draft.source import Source
 from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.inputs.peft_names import NAME, PREFIX, TENSOR
 from surgery_cli.words.quantities import setting_text
 
-NAME: Final = "adapter_config.json"
-
 _Value = TypeVar("_Value")
-
-PREFIX: Final = "base_model.model."
-TENSOR: Final = re.compile(r"(.+)\.lora_([AB])\.weight")
 
 _SAY_NOTHING: Final = frozenset(
     [
@@ -52,20 +48,6 @@ _SAY_NOTHING: Final = frozenset(
 
 _STARTS: Final = (True, False, None, "gaussian", "orthogonal", "eva")
 """What A and B may have begun with such that the base model stayed as it was."""
-
-
-def base_weight(a: str) -> str:
-    """The weight of the base model to which a tensor A belongs; '' if it is called as PEFT calls none."""
-    found = TENSOR.fullmatch(a)
-    return f"{found[1].removeprefix(PREFIX)}.weight" if found and found[2] == "A" else ""
-
-
-def weights_of(tensors: Collection[str]) -> Iterator[tuple[str, str, str]]:
-    """The weights of the base model to which an adapter's tensors belong, each with its A and B."""
-    for a in tensors:
-        b = a.replace(".lora_A.", ".lora_B.")
-        if (weight := base_weight(a)) and b in tensors:
-            yield weight, a, b
 
 
 class AdapterConfig(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from msgspec import Meta
 from surgery_cli.draft.check import Check, CheckedLeaf, Measured
 from surgery_cli.draft.effect import Takes
 from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored
+from surgery_cli.draft.factor import Factor
 from surgery_cli.draft.recipe import Draft, Edited, Output, is_numeric
 from surgery_cli.draft.settings import check_finite
 from surgery_cli.draft.source_leaves import counterpart
@@ -112,7 +113,10 @@ class ExtractLora(Operation, tag="extract-lora", kw_only=True, frozen=True):
         for path, one in learnt.items():
             with gathering.catching(path=str(path)):
                 factors = factoring.factors(path, one, scene)
-                new |= {place: _output(self.name, recipe) for place, recipe in factors.items()}
+                new |= {
+                    place: self._output(recipe, side)
+                    for side, (place, recipe) in zip("ab", factors.items(), strict=True)
+                }
                 on.append(CheckedLeaf(path, rule, *factoring.left_out(path, one, factors)))
         gathering.raise_if_any()
         scene.name(new)
@@ -132,16 +136,23 @@ class ExtractLora(Operation, tag="extract-lora", kw_only=True, frozen=True):
             *notes, said, *unshown_notes(bound, shown_by="")
         )
 
+    def _output(self, recipe: Recipe, side: str) -> Output:
+        """A or B, with what its axes are and what scale it is made for."""
+        axes = stated(self.layout, self.scan_axis).axes_of(side)
+        return Output(
+            recipe, None, edits=(Edited(self.name, Takes(), makes=Factor(axes, self.scale)),)
+        )
+
     def _taken_for(self, kernels: Mapping[LeafPath, tuple[int, ...]]) -> Iterator[Consequence]:
-        """Which sides the kernels have by the layout, where A and B fit whichever it says: they are made to."""
+        """Which sides the kernels have by the layout, where A has its inputs last, as B has: they are made to fit."""
         layout = stated(self.layout, self.scan_axis)
-        if not layout.is_pefts or not kernels:
+        if layout.axes_of("a") != ("rank", "inputs") or not kernels:
             return
         path, shape = next(iter(kernels.items()))
         inputs, outputs = layout.sides(shape)
         yield Consequence(
             f"'{path}' {list(shape)} is taken for a layer of {inputs:,} inputs and {outputs:,} outputs, as"
-            f" `{self.layout}` says; PEFT adds B·A to a `Linear({inputs}, {outputs})`"
+            f" `{self.layout}` says"
         )
 
     def _check(self) -> None:
@@ -196,10 +207,6 @@ class ExtractLora(Operation, tag="extract-lora", kw_only=True, frozen=True):
 
 def _made(outputs: Iterable[Output]) -> Iterator[Made]:
     return (output.recipe for output in outputs if isinstance(output.recipe, Made))
-
-
-def _output(name: str, recipe: Recipe) -> Output:
-    return Output(recipe, None, edits=(Edited(name, Takes()),))
 
 
 def _check_alike(path: LeafPath, base: LeafSpec, there: LeafPath, tuned: LeafSpec) -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeVar
 
+from surgery_cli.draft.factor import Axis
 from surgery_cli.errors import PlanError
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import listed
@@ -59,11 +60,15 @@ class Layout(NamedTuple):
         """The axis that A and B share, and the kernel does not have."""
         return next(x for group in self.a for x in group if x not in self.kernel)
 
-    @property
-    def is_pefts(self) -> bool:
-        """True if A is [rank, inputs] and B [outputs, rank]: what PEFT multiplies as B·A."""
-        rank = (self.rank,)
-        return len(self.a) == len(self.b) == 2 and self.a[0] == rank == self.b[1]
+    def axes_of(self, side: str) -> tuple[Axis, ...]:
+        """What each axis counts of ``a`` or of ``b``."""
+        own, other = (self.a, self.b) if side == "a" else (self.b, self.a)
+        shared = {x for group in other for x in group}
+        alone: Axis = "inputs" if side == "a" else "outputs"
+        return tuple(
+            "rank" if group == (self.rank,) else "layers" if shared.issuperset(group) else alone
+            for group in own
+        )
 
     def sides(self, kernel: Shape) -> tuple[int, int]:
         """How many inputs and outputs a kernel of this shape has: the elements of A and of B for one rank."""

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 from surgery_cli.draft.expression import Stored
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
-from surgery_cli.operations.adapter_config import NAME, base_weight, weights_of
+from surgery_cli.inputs.peft_names import NAME, base_weight, weights_of
 from surgery_cli.operations.lora_layout import NAMED, names_that_fit, stated
 from surgery_cli.operations.lora_pairs import Donor, Pair
 from surgery_cli.tree.paths import LeafPath

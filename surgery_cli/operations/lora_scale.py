@@ -6,7 +6,8 @@ import math
 from typing import Final, NamedTuple, NoReturn
 
 from surgery_cli.errors import PlanError
-from surgery_cli.operations.adapter_config import NAME, AdapterConfig
+from surgery_cli.inputs.peft_names import NAME
+from surgery_cli.operations.adapter_config import AdapterConfig
 from surgery_cli.words.advice import FieldName, worded
 
 _SAME: Final = 1e-6

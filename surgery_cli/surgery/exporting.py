@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -10,9 +10,6 @@ from surgery_cli import reports
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.settings import check_finite
 from surgery_cli.errors import PlanError, Problem, raise_all
-from surgery_cli.operations.base import Operation
-from surgery_cli.operations.extract_lora import ExtractLora
-from surgery_cli.operations.lora_layout import check_layout, stated
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.planning import Plan
 from surgery_cli.settings.declaration import given
@@ -53,8 +50,7 @@ def refuse_settings(plan: Plan, options: Options) -> None:
     if plan.output is None:
         return
     _ = plan.output.shard_bytes
-    _check_scale(plan.output, plan.edits)
-    _check_layout(plan.output, plan.edits)
+    _check_scale(plan.output)
     said = given(options)
     problems = [
         Problem(
@@ -78,11 +74,11 @@ def refuse_settings(plan: Plan, options: Options) -> None:
     raise_all(problems)
 
 
-def _check_scale(output: Export, edits: Iterable[Operation]) -> None:
+def _check_scale(output: Export) -> None:
     """See that one thing says by what the product of a LoRA is multiplied, of an adapter alone.
 
     Raises:
-        PlanError: nothing does, or two do; or `extract-lora` has made A and B for another scale.
+        PlanError: nothing does, or two do.
     """
     given = [name for name in ("scale", "alpha") if getattr(output, name) is not None]
     if output.format != "peft":
@@ -109,37 +105,6 @@ def _check_scale(output: Export, edits: Iterable[Operation]) -> None:
             ),
             field="output",
         )
-    made_for = {edit.scale for edit in edits if isinstance(edit, ExtractLora)}
-    if made_for and made_for != {output.scale}:
-        raise PlanError(
-            f"`extract-lora` makes A and B for a scale of {next(iter(made_for)):g}, and the adapter would say another",
-            why="their product would not be what was learnt",
-            fix=worded("say {scale: {:g}} in `output`, and no {alpha}", next(iter(made_for))),
-            field="output",
-        )
-
-
-def _check_layout(output: Export, edits: Sequence[Operation]) -> None:
-    """See that what `extract-lora` makes last has PEFT's axes, which shapes do not show where all have one size.
-
-    Raises:
-        PlanError: it has others.
-    """
-    last = edits[-1] if edits else None
-    if output.format != "peft" or not isinstance(last, ExtractLora):
-        return
-    check_layout(last.layout, last.scan_axis)
-    layout = stated(last.layout, last.scan_axis)
-    if not layout.is_pefts:
-        raise PlanError(
-            worded("{layout: {}} makes no adapter as PEFT has it", last.layout),
-            why=f"it is `{layout}`, and PEFT has A as [rank, inputs] and B as [outputs, rank]",
-            fix=worded(
-                "say {layout: peft-transposed} for kernels [inputs, outputs], as Flax has them, or {layout: peft} for"
-                " [outputs, inputs]; or `transpose` A and B behind it"
-            ),
-            field="layout",
-        )
 
 
 def in_format(draft: Draft, checkpoint: Checkpoint, plan: Plan) -> Draft:
@@ -152,7 +117,7 @@ def in_format(draft: Draft, checkpoint: Checkpoint, plan: Plan) -> Draft:
     if not plan.edits:  # nobody has looked for optimizer state yet
         known = survey(checkpoint.tree, params=plan.params, slots=plan.slots)
         draft = draft.replaced(slots=known.slots)
-    return exported(draft, FORMATS[plan.output.format])
+    return exported(draft, FORMATS[plan.output.format], plan.output)
 
 
 def check_called(target: Path, plan: Plan) -> None:

@@ -121,11 +121,21 @@ def test_a_scale_that_the_factors_were_not_made_for_is_refused(surgery, tmp_path
     plan = tmp_path / "plan.yaml"
     edit = {"op": "extract-lora", "at": KERNELS[0], "with": str(merged), "layout": "peft"}
     edit |= {"a": NAMES[1], "b": NAMES[3], "rank": 1, "scale": 2}
-    for output in ({"scale": 1}, {"alpha": 2}):
-        plan.write_text(json.dumps({"edits": [edit], "output": {"format": "peft", **output}}))
+    elsewhere = edit | {"a": r"a.\1", "b": r"b.\1"}
+    moved = [{"op": "rename", "at": f"{x}.*", "to": NAMES[n]} for x, n in (("a", 1), ("b", 3))]
+    for output, edits in (
+        ({"scale": 1}, [edit]),
+        ({"alpha": 4}, [edit]),
+        ({"scale": 1}, [elsewhere, *moved]),
+    ):
+        said = {"edits": edits, "output": {"format": "peft", **output}}
+        plan.write_text(json.dumps(said))
         ended = surgery("apply", base, tmp_path / "new", plan)
         assert ended.code == 2
-        assert "makes A and B for a scale of 2" in ended.err
+        assert "for a scale of 2" in ended.err
+    for output in ({"scale": 2}, {"alpha": 2}):  # PEFT multiplies by alpha / rank
+        plan.write_text(json.dumps({"edits": [edit], "output": {"format": "peft", **output}}))
+        assert surgery("plan", base, plan).code == 0
     ended = surgery("extract-lora", base, tmp_path / "new", *KERNELS, "--with", merged, *NAMES,
                     "--layout", "peft", "--rank", "1", "--to", "npz")  # fmt: skip
     assert ended.code == 2
@@ -157,7 +167,7 @@ def test_of_whatever_size_a_and_b_have_pefts_axes_or_are_refused(
     done = surgery(*command, "--rank", str(rank), "--to", "peft", "--quiet")
     assert (done.code == 0) is is_pefts, done.err
     if not is_pefts:
-        assert "makes no adapter as PEFT has it" in done.err
+        assert "is no part of an adapter as PEFT has it" in done.err
         return
     tensors = load_file(tmp_path / "new/adapter_model.safetensors")
     a, b = (tensors[f"base_model.model.q.lora_{x}.weight"] for x in "AB")

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+from surgery_cli.draft.recipe import Output
 from surgery_cli.settings.export import Export
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf
 from surgery_cli.store.write.item_writer import ItemWriter
@@ -54,8 +55,8 @@ class OutputFormat(Protocol):
     def name_fault(self, path: LeafPath) -> str:
         """Why the format cannot store a leaf under its name; '' if it can. ``path`` is what ``place`` gave."""
 
-    def check_leaves(self, leaves: Mapping[LeafPath, LeafSpec]) -> None:
-        """See that the leaves go together.
+    def check_leaves(self, leaves: Mapping[LeafPath, Output], request: Export) -> None:
+        """See that the leaves go together, and with what was asked for.
 
         Raises:
             PlanError: all that do not.

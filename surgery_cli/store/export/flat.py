@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
+from surgery_cli.draft.recipe import Output
 from surgery_cli.errors import PlanError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.settings.export import Export
@@ -41,7 +42,7 @@ class Streamed:
         """Any leaf is a part of them."""
         return False
 
-    def check_leaves(self, leaves: Mapping[LeafPath, LeafSpec]) -> None:
+    def check_leaves(self, leaves: Mapping[LeafPath, Output], request: Export) -> None:
         """Leaves stand beside each other."""
 
     def refuse_shards(self, request: Export) -> None:

@@ -10,6 +10,7 @@ from surgery_cli.draft.kernels.rechunk import Rechunk
 from surgery_cli.draft.recipe import Draft, DraftItems, Output
 from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name
+from surgery_cli.settings.export import Export
 from surgery_cli.store.export.contract import OutputFormat
 from surgery_cli.tree.dtypes import COMPLEX_PARTS, FLOATS, INTEGER_BITS, integer_range, item_bytes
 from surgery_cli.tree.paths import LeafPath
@@ -33,7 +34,7 @@ class _Placed(NamedTuple):
     spec: LeafSpec
 
 
-def exported(draft: Draft, form: OutputFormat) -> Draft:
+def exported(draft: Draft, form: OutputFormat, request: Export) -> Draft:
     """The draft of what is written in a format, every leaf at the path at which it is read from there.
 
     Of the optimizer state nothing is known in there.
@@ -69,7 +70,7 @@ def exported(draft: Draft, form: OutputFormat) -> Draft:
             fix="keep some; a file without arrays is of no use",
         )
     leaves = {place: _held(draft.leaves[one.path], one, place) for place, (one,) in placed.items()}
-    form.check_leaves({place: one.spec for place, (one,) in placed.items()})
+    form.check_leaves(leaves, request)
     notes = _notes(form, draft, [one.path for (one,) in placed.values()], empty)
     if apart:
         notes = [*notes, _apart_note(form, draft, apart)]
