@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from surgery_cli.store.filesystem.write_failures import write_errors
@@ -71,7 +72,28 @@ def read_block(
         return None
 
 
-def store_block(array: Any, window: Window, values: np.ndarray[Any, Any]) -> None:
-    """Write a block. TensorStore refers to ``values`` until they are committed; they must not change."""
-    with write_errors(array.kvstore.path if array.kvstore else "an array"):
-        array[window].write(values, can_reference_source_data_indefinitely=True).result()
+def store_block(
+    array: Any, window: Window, values: np.ndarray[Any, Any], name: str | None = None
+) -> None:
+    """Write a block. TensorStore may refer to ``values`` until they are committed; they must not change.
+
+    ``name``: what errors call the array, if not by where it is stored.
+    """
+    # elements that lie apart are copied together here: to encode them one by one takes longer than both
+    stay = lies_in_a_row(array.chunk_layout.read_chunk.shape, values.shape)
+    with write_errors(name or (array.kvstore.path if array.kvstore else "an array")):
+        array[window].write(values, can_reference_source_data_indefinitely=stay).result()
+
+
+def lies_in_a_row(chunk: Sequence[int], block: Sequence[int]) -> bool:
+    """True if the elements of each chunk lie side by side in a C-contiguous block; both are given by their shapes.
+
+    >>> lies_in_a_row((8, 64), (32, 64)), lies_in_a_row((1, 8, 64), (4, 32, 64))
+    (True, True)
+    >>> lies_in_a_row((32, 8), (32, 64))
+    False
+    """
+    sizes = [(min(part, size), size) for part, size in zip(chunk, block, strict=True)]
+    while sizes and sizes[0][0] == 1:
+        sizes.pop(0)
+    return all(part == size for part, size in sizes[1:])

@@ -16,7 +16,7 @@ from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.orbax.arrays import Window
 from surgery_cli.store.orbax.contexts import new_context
 from surgery_cli.store.orbax.stored_values import pieces
-from surgery_cli.store.write.array_access import open_for_writing, read_block
+from surgery_cli.store.write.array_access import open_for_writing, read_block, store_block
 from surgery_cli.store.write.arrays import Batch
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.write.still_placed import check_folders
@@ -116,8 +116,8 @@ class PerLeafWriter:
             array = self._opened.get(leaf.name)
             if array is None:
                 array = self._opened[leaf.name] = self._array(leaf)
-        with write_errors(str(leaf.draft_path)):  # without a transaction, it is on disk afterwards
-            array[window].write(values, can_reference_source_data_indefinitely=True).result()
+        # without a transaction, it is on disk afterwards
+        store_block(array, window, values, str(leaf.draft_path))
 
     def _array(self, leaf: PlannedLeaf) -> ts.TensorStore:
         kvstore = filesystem.kvstore(self.target / leaf.name)

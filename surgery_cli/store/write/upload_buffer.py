@@ -17,7 +17,7 @@ from surgery_cli.store.orbax.arrays import StoredArray, Window, below
 from surgery_cli.store.orbax.btree import MANIFEST
 from surgery_cli.store.orbax.contexts import POOLS, new_context
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
-from surgery_cli.store.write.array_access import open_for_writing, read_block
+from surgery_cli.store.write.array_access import open_for_writing, read_block, store_block
 from surgery_cli.store.write.chunk_references import Referred
 from surgery_cli.store.write.database_versions import newest_version
 from surgery_cli.store.write.item_plan import PlannedLeaf
@@ -175,8 +175,7 @@ class BufferedPart:
             array = self._opened.get(leaf.name)
             if array is None:
                 array = self._opened[leaf.name] = self._array(leaf)
-        with write_errors(str(leaf.draft_path)):
-            array[window].write(values, can_reference_source_data_indefinitely=True).result()
+        store_block(array, window, values, str(leaf.draft_path))
         self.check(leaf, window, values)
 
     def check(self, leaf: PlannedLeaf, window: Window, values: np.ndarray[Any, Any]) -> None:
