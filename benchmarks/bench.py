@@ -191,6 +191,16 @@ def _chosen(names: str | None, contenders: str | None, device: str | None) -> li
     ]  # fmt: skip
 
 
+def _compile() -> None:
+    """Compile surgery, as pip does when it installs, and let what others compile be kept from their first run on.
+
+    An environment made by uv has nothing compiled: all would start a second or two later, each time, surgery not.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(HERE.parent / "build" / "compiled")
+    compileall.compile_dir(HERE.parent / "surgery_cli", quiet=1)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", type=size_in_bytes, default="1.6GB", help="of the checkpoint")
@@ -207,7 +217,7 @@ def main() -> None:
     sizes = Sizes.of(arguments.size, arguments.leaves)
     measured = _chosen(arguments.rows, arguments.contenders, arguments.device)
     needed = {name for row in measured for name in row.needs}
-    compileall.compile_dir(HERE.parent / "surgery_cli", quiet=1)  # as pip does when it installs
+    _compile()
     places = Places.below(arguments.scratch)
     shutil.rmtree(arguments.scratch, ignore_errors=True)
     arguments.scratch.mkdir(parents=True)
