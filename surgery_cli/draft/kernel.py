@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
 
+from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 
@@ -118,8 +119,6 @@ class Kernel(msgspec.Struct, frozen=True, tag_field="kernel", omit_defaults=True
     """False if elements do not stand where they stood in what they are made of."""
     keeps_inputs: ClassVar[bool] = True
     """False if ``add`` takes what it needs of an input at once, so that no two of many stand in memory together."""
-    sums: ClassVar[int] = 1
-    """What stands beside the input then: so many arrays in float64."""
 
     @property
     def name(self) -> str:
@@ -146,6 +145,13 @@ class Kernel(msgspec.Struct, frozen=True, tag_field="kernel", omit_defaults=True
         None if that is not known; the engine then assumes much.
         """
         return None
+
+    def state_bytes(self, inputs: Sequence[LeafSpec], output: LeafSpec) -> int:
+        """Where ``keeps_inputs`` is False: what the state holds for each element of the output, in bytes.
+
+        One sum in float64 or complex128, unless the kernel says otherwise.
+        """
+        return 16 if is_complex(output.dtype) else 8
 
     def is_identity(self, inputs: Sequence[LeafSpec], output: LeafSpec) -> bool:
         """True if the values of the first input, as they are stored, are the output."""

@@ -84,7 +84,7 @@ def loaded(
         wanted = reads(leaf.recipe, window)
         band = Band(wanted, len(inside), bands.held_bytes, bands.computing_bytes)
         loading = [
-            stream.start(bands.piece_bytes, evaluation.read_into, band, part, piece)
+            stream.start(bands.piece_bytes, evaluation.stored.read_into, band, part, piece)
             for part, place in wanted
             for piece in met_by(place, part.spec.chunk_shape or part.spec.shape)
         ]

@@ -9,14 +9,21 @@ from typing import Final, NamedTuple
 
 from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.expression import Made, Recipe, Stored, is_computed, once, parts
-from surgery_cli.tree.dtypes import is_complex, item_bytes
+from surgery_cli.draft.kernel import Window
+from surgery_cli.engine.grid import BLOCK_BYTES, block_bytes, tiles
+from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.specs import LeafKind
 
 MOST_KEPT: Final = 3
 """So many stored leaves stand in memory together while a block is computed tile by tile. More of them (an average of
 many checkpoints) are read one after the other where that costs less, with sums that stand for the whole block."""
 
-_SUM_BYTES: Final = 8
+
+_MOST_AGAIN_BYTES: Final = 128 << 20
+"""What may stay in memory of the inputs of a streamed block to be needed again; else they are read again."""
+
+_MOST_SUMS_BYTES: Final = 5 * BLOCK_BYTES
+"""What the sums of a large block may take at once, unless the block itself has more."""
 
 
 class Measured(NamedTuple):
@@ -48,7 +55,7 @@ class Composition:
         measured = (one for one in used.values() if isinstance(one, Made) and not is_computed(one))
         self.measured = [once(one, "measured", partial(_look_inside, one)) for one in measured]
         self.kernels = [part.kernel for part in self._made]
-        self._stored = [part.spec for part in computed if isinstance(part, Stored)]
+        self._stored = [part for part in computed if isinstance(part, Stored)]
 
     @property
     def is_whole(self) -> bool:
@@ -77,15 +84,43 @@ class Composition:
     def sum_bytes(self) -> int:
         """Bytes that the sums take for each element, where inputs are streamed."""
         assert isinstance(self.recipe, Made)
-        parts = 2 if is_complex(self.recipe.spec.dtype) else 1
-        return _SUM_BYTES * parts * self.recipe.kernel.sums
+        inputs = [one.spec for one in self.recipe.inputs]
+        return self.recipe.kernel.state_bytes(inputs, self.recipe.spec)
+
+    def passes(self, window: Window) -> list[Window]:
+        """The parts of a block that are made one after the other, inputs being read anew for each.
+
+        There are several only where a stored unit makes a block large, and its inputs are streamed: sums of all of it
+        would be many times as large as what it is made of.
+        """
+        size = block_bytes(self.recipe.spec, window)
+        if size <= 2 * BLOCK_BYTES or not self.is_streamed:
+            return [window]
+        return list(tiles(window, max(_MOST_SUMS_BYTES, size) // self.sum_bytes))
+
+    @property
+    def kept_again(self) -> frozenset[int]:
+        """The identities of what stays in memory until it is needed again.
+
+        Of many large leaves that are streamed it is only those of which several inputs are made: a base, say.
+        """
+        again = self.needed_again
+        if not self.is_streamed:
+            return again
+        large = sum(one.spec.bytes for one in self._stored if id(one) in again)
+        if large <= _MOST_AGAIN_BYTES:
+            return again
+        assert isinstance(self.recipe, Made)
+        each = (parts(one, beyond=is_computed) for one in self.recipe.inputs)
+        uses = Counter(id(one) for of in each for one in of if isinstance(one, Stored))
+        return frozenset(one for one, count in uses.items() if count > 1)
 
     @property
     def _is_cheap_to_keep(self) -> bool:
         """True if all that is stored takes less than sums and what goes into them, one after the other."""
         if not isinstance(self.recipe, Made) or self.recipe.kernel.keeps_inputs:
             return False
-        each = [item_bytes(spec.dtype) for spec in self._stored]
+        each = [item_bytes(one.spec.dtype) for one in self._stored]
         return sum(each) < self.sum_bytes + 2 * max(each)
 
     @property

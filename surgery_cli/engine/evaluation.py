@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -27,9 +26,11 @@ from surgery_cli.engine.measurements import (
     Measurements,
     Taking,
     joined,
+    measured_passes,
 )
-from surgery_cli.engine.reading import Readable, Values, read_values
-from surgery_cli.engine.reads import made_at_once, reads
+from surgery_cli.engine.reading import Readable, Values
+from surgery_cli.engine.reads import made_at_once
+from surgery_cli.engine.stored_reads import StoredReads
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 
@@ -59,11 +60,10 @@ class Evaluation:
         self.windows: list[Window] = list(windows(recipe.spec.shape, self.block_shape))
         """The blocks of the leaf, in C order."""
         self._measurements = measurements or Measurements()
-        self._sources = sources
+        self.stored = StoredReads(sources)
         self._kit = kit
         self._needed_again = self.composition.needed_again
-        self._kept: dict[int, Values] | None = None
-        self._lock = threading.Lock()
+        self._kept_again = self.composition.kept_again
         self._held: Held | None = Held() if len(self.windows) == 1 else None
         """What was read for the only block, of stored leaves that are needed again."""
 
@@ -89,49 +89,61 @@ class Evaluation:
 
     def share(self, taking: Taking, block: Block) -> Values:
         """What one block adds to a measurement, or to a pass of a search."""
-        kernel, specs, source = taking.part.kernel, taking.specs, taking.part.inputs[block.input]
+        kernel, source = taking.part.kernel, taking.part.inputs[block.input]
         is_all = len(taking.blocks) == 1
         held = self._held if self._held is not None and is_all else Held()
         beside = () if isinstance(kernel, Search) else taking.part.inputs[1:]
-        parts = [(one, self._tiled(one, block.window, held)) for one in (source, *beside)]
         shares: list[tuple[Window, Values]] = []
-        for tile in self._tiles(block.window, is_whole=kernel.is_whole):
-            blocks = [self._kit.put(values(tile), one.spec) for one, values in parts]
-            if isinstance(kernel, Search):
-                path = source.ref.path if isinstance(source, Stored) else source.path
-                place = _place(path, specs, source.spec, tile)
-                share = kernel.count_in(taking.known, block.input, blocks[0], self._kit, place)
-            else:
-                assert isinstance(kernel, Measurement)
-                place = _place(taking.part.path, specs, source.spec, tile)
-                share = kernel.measure(blocks, self._kit, place)
-            shares.append((tile, self._kit.fetch(share)))
-            held.made.clear()
+        passes = measured_passes(taking.part, block)
+        for window in passes:
+            now = held if len(passes) == 1 else Held(held.stored)
+            parts = [
+                (one, self._tiled(one, window, block.window, now)) for one in (source, *beside)
+            ]
+            for tile in self._tiles(window, is_whole=kernel.is_whole):
+                blocks = [self._kit.put(values(tile), one.spec) for one, values in parts]
+                shares.append((tile, self._share_of(taking, block, tile, blocks)))
+                del blocks  # views, that would keep what they are of
+                now.made.clear()
+            if now is not held:
+                now.stored.clear()
         self._drop(held)
         return joined(kernel, shares, block.window)
 
-    def _tiled(self, part: Recipe, window: Window, held: Held) -> Callable[[Window], Values]:
-        """What gives the tiles of a block of a part: computed as they are asked for, if that can be; read once."""
+    def _share_of(self, taking: Taking, block: Block, tile: Window, blocks: list[Any]) -> Values:
+        kernel, specs, source = taking.part.kernel, taking.specs, taking.part.inputs[block.input]
+        if isinstance(kernel, Search):
+            path = source.ref.path if isinstance(source, Stored) else source.path
+            place = _place(path, specs, source.spec, tile)
+            share = kernel.count_in(taking.known, block.input, blocks[0], self._kit, place)
+        else:
+            assert isinstance(kernel, Measurement)
+            place = _place(taking.part.path, specs, source.spec, tile)
+            share = kernel.measure(blocks, self._kit, place)
+        fetched: Values = self._kit.fetch(share)
+        return fetched
+
+    def _tiled(
+        self, part: Recipe, window: Window, of: Window, held: Held
+    ) -> Callable[[Window], Values]:
+        """What gives the tiles of a window of a part: computed as they are asked for, if that can be; read once.
+
+        ``of`` is the block in which it lies.
+        """
 
         def place(of: Window) -> Window:
             return broadcast_window(part.spec.shape, of)
 
         is_measured = isinstance(part, Made) and isinstance(part.kernel, Measurement)
         if not is_measured and Composition(part).is_divisible:
-            self._hold(part, place(window), held)
+            self.stored.hold(part, place(window), held, place(of))
             return lambda tile: self._part(part, place(tile), held)
         values = (self._part if is_measured else self._values)(part, place(window), held)
         return lambda tile: values[relative(place(tile), place(window))]
 
-    def _hold(self, part: Recipe, window: Window, held: Held) -> None:
-        """Read the stored leaves that a block of a part is made of, unless they are held."""
-        for stored, read in reads(part, window):
-            if held.find(stored, read) is None:
-                held.stored[id(stored)] = (read, self._read(stored, read))
-
     def _drop(self, held: Held) -> None:
         """Let go of the stored leaves that nothing else is made of."""
-        for part in held.stored.keys() - self._needed_again:
+        for part in held.stored.keys() - self._kept_again:
             del held.stored[part]
 
     def _values(self, recipe: Recipe, window: Window, held: Held) -> Values:
@@ -143,13 +155,16 @@ class Evaluation:
         is_streamed = composition.is_streamed
         is_whole = not (composition.is_divisible or is_streamed)
         parts = list(self._tiles(window, is_whole=is_whole))
+        passes = composition.passes(window)
+        if len(passes) > 1:
+            return self._in_passes(recipe, window, passes, held)
         if is_streamed and len(parts) > 1:
-            return self._streamed(recipe, window, parts, held)
+            return self._streamed(recipe, window, window, held)
         if len(parts) == 1:
             values = self._part(recipe, window, held)
             held.made.clear()
             return values
-        self._hold(recipe, window, held)
+        self.stored.hold(recipe, window, held)
         out: Values | None = None
         for tile in parts:
             done = self._part(recipe, tile, held)
@@ -161,20 +176,36 @@ class Evaluation:
         self._drop(held)
         return out
 
-    def _streamed(self, recipe: Recipe, window: Window, parts: list[Window], held: Held) -> Values:
-        """A block that is made of many leaves: each is read once, and goes into the sums of all tiles."""
+    def _in_passes(
+        self, recipe: Recipe, window: Window, passes: list[Window], held: Held
+    ) -> Values:
+        out: Values | None = None
+        for part in passes:
+            done = self._streamed(recipe, part, window, Held(held.stored))
+            if out is None:
+                out = np.empty(window_shape(window), done.dtype)
+            out[relative(part, window)] = done
+        assert out is not None
+        return out
+
+    def _streamed(self, recipe: Recipe, window: Window, of: Window, held: Held) -> Values:
+        """A part of a block of many leaves: each is read once, and goes into the sums of all tiles."""
         assert isinstance(recipe, Made)
+        parts = list(self._tiles(window, is_whole=False))
         kernel, specs = recipe.kernel, tuple(one.spec for one in recipe.inputs)
         places = [_place(recipe.path, specs, recipe.spec, tile) for tile in parts]
         states = [kernel.begin(self._kit, place) for place in places]
         pieces = [list(kernel.pieces(tile, specs, recipe.spec)) for tile in parts]
-        for step, piece in enumerate(kernel.pieces(window, specs, recipe.spec)):
+        around = kernel.pieces(of, specs, recipe.spec)
+        steps = zip(kernel.pieces(window, specs, recipe.spec), around, strict=True)
+        for step, (piece, whole) in enumerate(steps):
             source = recipe.inputs[piece.input]
-            self._hold(source, piece.read, held)
+            self.stored.hold(source, piece.read, held, whole.read)
             for number, place in enumerate(places):
                 values = self._part(source, pieces[number][step].read, held)
                 block = self._kit.put(values, source.spec)
                 states[number] = kernel.add(states[number], piece.input, block, self._kit, place)
+                del values, block  # views, that would keep all of this input while the next is read
                 held.made.clear()
             self._drop(held)
         out: Values | None = None
@@ -206,7 +237,7 @@ class Evaluation:
         if isinstance(part, Stored):
             found = held.find(part, window)
             if found is None:
-                found = self._read(part, window)
+                found = self.stored.read(part, window)
                 if id(part) in self._needed_again:
                     held.stored[id(part)] = (window, found)
             return found
@@ -256,28 +287,6 @@ class Evaluation:
 
     def _tiles(self, window: Window, *, is_whole: bool) -> Iterator[Window]:
         return tiles(window, None if is_whole else self._kit.tile_elements)
-
-    def read_into(self, band: Band, part: Stored, piece: Window) -> None:
-        """Read a piece of a stored leaf to where a band has its place."""
-        window, values = band.stored[id(part)]
-        values[relative(piece, window)] = self._read(part, piece)
-
-    def keep_all(self) -> None:
-        """From now on read stored leaves whole, once, and keep them."""
-        self._kept = {}
-
-    def let_go(self) -> None:
-        """No more blocks are asked for."""
-        self._kept = None
-
-    def _read(self, part: Stored, window: Window) -> Values:
-        source, path = self._sources[part.ref.source], part.ref.path
-        if self._kept is None:
-            return read_values(source, path, window)
-        with self._lock:
-            if id(part) not in self._kept:
-                self._kept[id(part)] = read_values(source, path)
-            return self._kept[id(part)][window]
 
 
 def _is_arranged(part: Recipe) -> bool:

@@ -209,7 +209,7 @@ class Execution:
         if is_read_once(planned, self._stream.budget.limit):
             leaf.kept_bytes = held_bytes(planned)
             self._stream.hold(leaf.kept_bytes)
-            leaf.evaluation.keep_all()
+            leaf.evaluation.stored.keep_all()
         has_begun, tiles = bool(leaf.standing), self._kit.tile_elements
         for band, blocks in loaded(planned, leaf.evaluation, leaf.missing, self._stream, tiles):
             for window in blocks:
@@ -266,7 +266,7 @@ class Execution:
             self.executed.written_bytes += written
             into.blocks.append((planned, window, digest))
         if is_last and leaf.kept_bytes:
-            leaf.evaluation.let_go()
+            leaf.evaluation.stored.let_go()
             self._stream.budget.give(leaf.kept_bytes)
 
     def _end_block(self, leaf: LeafInWork, window: Window, digest: bytes) -> bool:

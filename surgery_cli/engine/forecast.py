@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain
 from typing import Final
@@ -13,7 +13,13 @@ from surgery_cli.draft.expression import Made, Recipe, Stored, once
 from surgery_cli.draft.kernel import Search, Window, broadcast_window
 from surgery_cli.engine.composition import Composition, Measured
 from surgery_cli.engine.grid import block_shape, window_shape, windows
-from surgery_cli.engine.measurements import Block, measured_blocks, measured_windows
+from surgery_cli.engine.measurements import (
+    Block,
+    inputs_read,
+    measured_blocks,
+    measured_passes,
+    measured_windows,
+)
 from surgery_cli.engine.reads import reads
 from surgery_cli.store.write.item_plan import PlannedLeaf
 from surgery_cli.store.write.sidecars import write_shape
@@ -52,20 +58,22 @@ def _bytes_read(made: Composition, blocks: Sequence[Window], measured: set[int])
     total = 0
     needed = (one.order for one in made.measured if id(one.part) not in measured)
     new = {id(part): part for order in needed for part in order if id(part) not in measured}
-    again = made.needed_again if new else frozenset()
+    again = made.kept_again if new else frozenset()
     for part in new.values():
         measured.add(id(part))
         over = measured_blocks(part)
         is_all = len(over) == len(blocks) == 1
         for block in over:
-            for stored, read in _inputs(part, block):
-                is_held = is_all and id(stored) in again
+            anew = len(measured_passes(part, block))
+            for stored, read in inputs_read(part, block):
+                is_held = is_all and id(stored) in again and anew == 1
                 if id(stored) not in held:
-                    total += _window_bytes(stored, read) * (1 if is_held else _passes(part))
+                    total += _window_bytes(stored, read) * (1 if is_held else anew * _passes(part))
                 if is_held:
                     held.add(id(stored))
     for window in blocks:
-        total += sum(
+        passes = len(made.passes(window))
+        total += passes * sum(
             _window_bytes(part, read)
             for part, read in reads(made.recipe, window)
             if id(part) not in held
@@ -84,23 +92,6 @@ def _blocks(made: Composition) -> list[Window]:
     spec = made.recipe.spec
     block = spec.shape if made.is_whole else block_shape(spec, spec.write_shape)
     return list(windows(spec.shape, block))
-
-
-def _inputs(part: Made, block: Block) -> Iterator[tuple[Stored, Window]]:
-    """What is read for one block of a measurement, each window once."""
-    found = {
-        (id(stored), *((one.start, one.stop) for one in read)): (stored, read)
-        for recipe, window in _measured_with(part, block)
-        for stored, read in reads(recipe, window)
-    }
-    yield from found.values()
-
-
-def _measured_with(part: Made, block: Block) -> Iterator[tuple[Recipe, Window]]:
-    """The input that a block is of, and those that stand beside it."""
-    yield part.inputs[block.input], block.window
-    for other in () if isinstance(part.kernel, Search) else part.inputs[1:]:
-        yield other, broadcast_window(other.spec.shape, block.window)
 
 
 def _passes(part: Made) -> int:
@@ -186,7 +177,12 @@ def _measuring_bytes(part: Made, tile_elements: int | None) -> int:
         blocks = [measured_windows(part, number)[0] for number in range(len(searched))]
         largest = max(zip(searched, blocks, strict=True), key=lambda one: _block_bytes(*one))
         made = _pass_bytes(Composition(largest[0]), largest[1], tile_elements)
-        return made + _beside_bytes(part, largest[1]) + _tile_bytes(largest[1], tile_elements)
+        temporary = _tile_bytes(largest[1], tile_elements)
+        anew = len(measured_passes(part, Block(0, largest[1])))
+        if anew > 1:  # a part of each, and one as it is read
+            every = [_window_bytes(*one) for one in inputs_read(part, Block(0, largest[1]))]
+            return sum(every) // anew + 3 * max(every) + temporary
+        return made + _beside_bytes(part, largest[1]) + temporary
     leaf, window = part.inputs[0], measured_windows(part, 0)[0]
     held, decoding = _reading_bytes(leaf, window)
     known = part.kernel.temporary_bytes(leaf.spec)
@@ -216,12 +212,15 @@ def _pass_bytes(of: Composition, window: Window, tile_elements: int | None) -> i
         return held + max(decoding, *(most if known is None else known for known in whole))
     if of.is_streamed:  # a kit without tiles has the next term and sum beside it
         every = reads(recipe, window)
-        again = of.needed_again
+        again = of.kept_again
         stays = sum(_window_bytes(*one) for one in every if id(one[0]) in again)
         reading = [_window_bytes(*one) for one in every]
-        count = math.prod(window_shape(window)) * (1 if tile_elements is not None else 3)
+        parts = of.passes(window)
+        count = math.prod(window_shape(parts[0])) * (1 if tile_elements is not None else 3)
         temporary = _tile_bytes(window, tile_elements)
         one_after_the_other = held - sum(reading) + max(reading) + stays
+        if len(parts) > 1:  # a part of what was read, and the result, in which it has its place
+            one_after_the_other += max(reading) // len(parts) + _block_bytes(recipe, window)
         return one_after_the_other + decoding + count * of.sum_bytes + temporary
     if all(isinstance(kernel, Arrangement) for kernel in kernels):
         return held + decoding

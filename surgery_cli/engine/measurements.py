@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from surgery_cli.draft.expression import Made
-from surgery_cli.draft.kernel import Kernel, Measurement, Place, Search, Window
+from surgery_cli.draft.expression import Made, Stored
+from surgery_cli.draft.kernel import (
+    Kernel,
+    Measurement,
+    Place,
+    Search,
+    Window,
+    broadcast_window,
+)
 from surgery_cli.engine.composition import Composition, Measured
-from surgery_cli.engine.grid import block_shape, window_shape, windows
+from surgery_cli.engine.grid import (
+    BLOCK_BYTES,
+    block_bytes,
+    block_shape,
+    tiles,
+    window_shape,
+    windows,
+)
 from surgery_cli.engine.reading import Values
+from surgery_cli.engine.reads import reads
+
+_MOST_BESIDE_BYTES: Final = 5 * BLOCK_BYTES
+"""What a part of a large block takes at once of all leaves that are measured beside each other."""
 
 
 class Block(NamedTuple):
@@ -133,6 +152,34 @@ def measured_windows(part: Made, number: int) -> list[Window]:
     is_whole = part.kernel.is_whole or Composition(recipe).is_whole
     shape = leaf.shape if is_whole else block_shape(leaf, leaf.write_shape)
     return list(windows(leaf.shape, shape))
+
+
+def inputs_read(part: Made, block: Block) -> list[tuple[Stored, Window]]:
+    """What is read for one block of a measurement, each window once."""
+    others = () if isinstance(part.kernel, Search) else part.inputs[1:]
+    beside = [(other, broadcast_window(other.spec.shape, block.window)) for other in others]
+    found = {
+        (id(stored), *((one.start, one.stop) for one in read)): (stored, read)
+        for recipe, window in ((part.inputs[block.input], block.window), *beside)
+        for stored, read in reads(recipe, window)
+    }
+    return list(found.values())
+
+
+def measured_passes(part: Made, block: Block) -> list[Window]:
+    """The parts of a block that are measured one after the other, what they are made of being read anew for each.
+
+    There are several only where many leaves are measured beside each other, and a stored unit makes blocks large.
+    """
+    most = max(_MOST_BESIDE_BYTES, block_bytes(part.inputs[block.input].spec, block.window))
+    read = sum(block_bytes(stored.spec, window) for stored, window in inputs_read(part, block))
+    if isinstance(part.kernel, Search) or part.kernel.is_whole or read <= 2 * most:
+        return [block.window]
+    made = [Composition(one) for one in part.inputs if isinstance(one, Made)]
+    if not all(one.is_divisible and not one.moves_elements for one in made):
+        return [block.window]
+    count = math.prod(window_shape(block.window))
+    return list(tiles(block.window, max(count * most // read, 1)))
 
 
 def joined(kernel: Kernel, shares: Sequence[tuple[Window, Values]], whole: Window) -> Values:

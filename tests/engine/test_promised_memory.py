@@ -1,7 +1,9 @@
 """A run takes no more memory beside its start than its preview says, where leaves are stored in one large chunk."""
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,17 +14,23 @@ import orbax.checkpoint as ocp
 import pytest
 
 MIB = 1 << 20
-SHAPE = (2560, 4096)  # 40 MiB
+SHAPE = (2560, 4096)
+LEAF = 40 * MIB
+"""What a leaf of that shape takes in float32."""
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``one`` has its leaf in one chunk, ``many`` and ``many3`` (zarr 3) in chunks of 1 MiB; ``matrix`` has 8 MiB."""
+    """``one`` and ``other`` have their leaf in one chunk, ``many`` and ``many3`` (zarr 3) in chunks of 1 MiB.
+
+    ``matrix`` has 8 MiB.
+    """
     folder = tmp_path_factory.mktemp("promised")
     matrix = np.random.default_rng(9).standard_normal((1024, 2048), np.float32)
     with ocp.PyTreeCheckpointer() as checkpointer:
         checkpointer.save(folder / "matrix", {"w": matrix})
-    for seed, (name, chunk_bytes) in enumerate([("one", None), ("many", MIB), ("many3", MIB)]):
+    kinds = [("one", None), ("many", MIB), ("many3", MIB), ("other", None)]
+    for seed, (name, chunk_bytes) in enumerate(kinds):
         values = np.random.default_rng(seed).standard_normal(SHAPE, np.float32)
         tree = {"w": jax.numpy.asarray(values), "b": jax.numpy.arange(4.0)}
         chunks = jax.tree.map(lambda _, n=chunk_bytes: ocp.SaveArgs(chunk_byte_size=n), tree)
@@ -73,6 +81,38 @@ def test_the_peak_is_within_what_was_said(saved: Path, tmp_path: Path, words: li
     assert 40 * MIB < peak - base < promised + started
     if words[0] == "resize":  # of elements that only move, nothing is computed beside
         assert promised < 200 * MIB
+
+
+MERGES: dict[str, tuple[str, ...]] = {
+    "average": (),
+    "breadcrumbs": ("--density", "0.5", "--outliers", "0.01"),
+    "dare": ("--density", "0.5"),
+    "karcher": (),
+    "model-stock": (),
+    "task-arithmetic": (),
+    "ties": ("--density", "0.5"),
+}
+"""How each operation is called that merges more than two checkpoints."""
+
+
+@pytest.mark.parametrize("count", [10, 20])
+@pytest.mark.parametrize("merge", MERGES)
+def test_the_peak_of_a_merge_is_within_what_was_said_which_grows_little_with_the_members(
+    saved: Path, tmp_path: Path, merge: str, count: int
+) -> None:
+    words = [merge, "one", str(tmp_path / "new"), "w", *MERGES[merge]]
+    for number in range(1, count):
+        member = tmp_path / f"member{number}"
+        shutil.copytree(saved / "other", member, copy_function=os.link)
+        words += ["--with", str(member)]
+    preview, base = _run(saved, [*words, "--dry-run"])
+    (note,) = json.loads(preview)["notes"][-1:]
+    found = re.search(r"takes about ([0-9.]+) MiB", note)
+    assert found is not None, note
+    promised = float(found[1]) * MIB
+    _, peak = _run(saved, words)
+    assert peak - base < promised + 24 * MIB
+    assert promised < 12 * LEAF  # the members alone are ten or twenty
 
 
 @pytest.mark.parametrize(

@@ -58,12 +58,15 @@ class AddDeltas(WeightedSum, frozen=True, tag="add_deltas"):
 
 
 class _Sums(NamedTuple):
-    """Of what is above 0, and of what is below, the sum and that of the weights: [the block's shape] each, float64."""
+    """Of what is above 0, and of what is below, the sum, float64, and who it is of: [the block's shape] each.
+
+    Who it is of: a bit for each of the others, eight in a uint8, which takes a part of what a sum of weights would.
+    """
 
     above: Any
     below: Any
-    above_weights: Any
-    below_weights: Any
+    who_above: tuple[Any, ...]
+    who_below: tuple[Any, ...]
 
 
 class AddElected(Kernel, frozen=True, tag="add_elected"):
@@ -79,7 +82,14 @@ class AddElected(Kernel, frozen=True, tag="add_elected"):
     scale: float
     is_mean: bool = True
     keeps_inputs: ClassVar[bool] = False
-    sums: ClassVar[int] = 4
+
+    def state_bytes(self, inputs: Sequence[LeafSpec], output: LeafSpec) -> int:
+        return 2 * 8 + 2 * self._words
+
+    @property
+    def _words(self) -> int:
+        """So many uint8 say who agrees; nobody asks where nothing is divided by their weights."""
+        return -(-len(self.weights) // 8) if self.is_mean else 0
 
     def pieces(self, out: Window, inputs: Sequence[LeafSpec], output: LeafSpec) -> Iterator[Piece]:
         """The first input last: nothing is added to it before all is elected."""
@@ -94,29 +104,40 @@ class AddElected(Kernel, frozen=True, tag="add_elected"):
             return kit.in_float64(block, lambda x: x + kit.apply(self._elected, kit.xp, *state))
         weight = self.weights[number - 1]
         term = kit.in_float64(block, lambda x: x * weight)
+        xp = kit.xp
         if state is None:
-            state = _Sums(*(kit.apply(kit.xp.zeros_like, term) for _ in _Sums._fields))
+            zero = kit.apply(xp.zeros_like, term)
+            nobody = (kit.apply(lambda x: xp.zeros(x.shape, "uint8"), term),) * self._words
+            state = _Sums(zero, zero, nobody, nobody)
 
-        def added(above: Any, below: Any, above_weights: Any, below_weights: Any) -> _Sums:
-            xp = kit.xp
+        def added(above: Any, below: Any, who_above: Any, who_below: Any) -> _Sums:
             return _Sums(
                 above + xp.where(term < 0, 0.0, term),  # NaN in both
                 below + xp.where(term > 0, 0.0, term),
-                above_weights + xp.where(term > 0, weight, 0.0),
-                below_weights + xp.where(term < 0, weight, 0.0),
+                _with(who_above, number - 1, term > 0),
+                _with(who_below, number - 1, term < 0),
             )
 
         return kit.apply(added, *state)
 
-    def _elected(
-        self, xp: Any, above: Any, below: Any, above_weights: Any, below_weights: Any
-    ) -> Any:
+    def _elected(self, xp: Any, above: Any, below: Any, who_above: Any, who_below: Any) -> Any:
         is_above = above + below >= 0
         mixed = xp.where(is_above, above, below)
         if self.is_mean:
-            weights = xp.where(is_above, above_weights, below_weights)
-            mixed = mixed / xp.where(weights == 0, 1.0, weights)
+            who = [xp.where(is_above, *words) for words in zip(who_above, who_below, strict=True)]
+            total = xp.zeros_like(mixed)
+            for number, weight in enumerate(self.weights):
+                total = total + xp.where(who[number // 8] >> (number % 8) & 1, weight, 0.0)
+            mixed = mixed / xp.where(total == 0, 1.0, total)
         return self.scale * mixed
 
     def result(self, state: Any, kit: Kit, at: Place) -> Any:
         return rounded_sum(state, kit, at)
+
+
+def _with(words: tuple[Any, ...], number: int, is_one: Any) -> tuple[Any, ...]:
+    """The words, in which a bit is set for the one of that number wherever ``is_one``."""
+    if not words:
+        return ()
+    word, bit = divmod(number, 8)
+    return (*words[:word], words[word] | (is_one.astype("uint8") << bit), *words[word + 1 :])

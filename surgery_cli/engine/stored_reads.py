@@ -1,0 +1,61 @@
+"""What is read of the stored leaves that one recipe is made of."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+from surgery_cli.draft.expression import Recipe, Stored
+from surgery_cli.draft.kernel import Window
+from surgery_cli.engine.grid import relative
+from surgery_cli.engine.held import Band, Held
+from surgery_cli.engine.reading import Readable, Values, read_values
+from surgery_cli.engine.reads import reads
+
+
+class StoredReads:
+    """Stored leaves, read window by window; or whole and once, if so asked. May be used from threads.
+
+    Raises (all methods that read):
+        CheckpointError: a source cannot be read.
+    """
+
+    def __init__(self, sources: Mapping[str, Readable]) -> None:
+        self._sources = sources
+        self._kept: dict[int, Values] | None = None
+        self._lock = threading.Lock()
+
+    def hold(self, part: Recipe, window: Window, held: Held, of: Window | None = None) -> None:
+        """Read the stored leaves that a block of a part is made of, unless they are held.
+
+        ``of``: a block in which this one lies, and which is one with it in what is stored: it is read, and let go.
+        """
+        around = reads(part, window if of is None else of)
+        for (stored, read), (_, whole) in zip(reads(part, window), around, strict=True):
+            if held.find(stored, read) is None:
+                values = self.read(stored, whole)
+                if whole != read:
+                    values = values[relative(read, whole)].copy()
+                held.stored[id(stored)] = (read, values)
+
+    def read_into(self, band: Band, part: Stored, piece: Window) -> None:
+        """Read a piece of a stored leaf to where a band has its place."""
+        window, values = band.stored[id(part)]
+        values[relative(piece, window)] = self.read(part, piece)
+
+    def keep_all(self) -> None:
+        """From now on read stored leaves whole, once, and keep them."""
+        self._kept = {}
+
+    def let_go(self) -> None:
+        """No more blocks are asked for."""
+        self._kept = None
+
+    def read(self, part: Stored, window: Window) -> Values:
+        source, path = self._sources[part.ref.source], part.ref.path
+        if self._kept is None:
+            return read_values(source, path, window)
+        with self._lock:
+            if id(part) not in self._kept:
+                self._kept[id(part)] = read_values(source, path)
+            return self._kept[id(part)][window]
