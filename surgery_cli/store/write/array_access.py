@@ -80,7 +80,8 @@ def store_block(
     ``name``: what errors call the array, if not by where it is stored.
     """
     # elements that lie apart are copied together here: to encode them one by one takes longer than both
-    stay = lies_in_a_row(array.chunk_layout.read_chunk.shape, values.shape)
+    chunk = array.chunk_layout.read_chunk.shape or ()  # None for an array without axes
+    stay = lies_in_a_row(chunk, values.shape)
     with write_errors(name or (array.kvstore.path if array.kvstore else "an array")):
         array[window].write(values, can_reference_source_data_indefinitely=stay).result()
 
