@@ -17,7 +17,8 @@ Every reader is given what nobody writes: real files of each format, changed in 
 their JSON, in their words; checksums of manifests, nodes and records are made good again, so that what is behind them
 is read, too. An input may be refused, with exit code 1, 2 or 3 and what to do, or read. None may end in a traceback,
 take over 2 GiB or over 20 seconds. What is read is compared, leaf by leaf and bit by bit, with what Orbax, Flax,
-safetensors or NumPy make of the same file; and of a sample of what is refused it is asked whether they read it.
+safetensors or NumPy make of the same file; and of a sample of what is refused it is asked whether they read it. What
+takes such a reader's whole process down, or takes it too long, is counted apart: it has no opinion then.
 
     make fuzz N=1000000             # gives every reader its share, and adds to the counts below
     make fuzz ARGS="--show msgpack 16990" SEED=2      # one input again, with its traceback
@@ -67,9 +68,16 @@ def page() -> str:
         + of
         + "\n".join([f"| {' | '.join(COLUMNS)} |", "| --- " * len(COLUMNS) + "|", *rows])
         + "\n"
+        + _without_opinion(every)
         + EXPLANATIONS
         + "".join(reasons)
     )
+
+
+def _without_opinion(every) -> str:
+    down = every.get("the judge ends its process", 0)
+    long = every.get("judge took too long", 0) + every.get("the judge does not end", 0)
+    return f"\nOf what was compared, {down:,} took the other reader's process down, and {long:,} took it too long.\n"
 
 
 def _row(kind, count) -> str:

@@ -12,6 +12,7 @@ from surgery_cli.draft.source import Source
 from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.peft_names import NAME, PREFIX, TENSOR
+from surgery_cli.tree.regular_expressions import regular_expression, time_limit
 from surgery_cli.words.quantities import setting_text
 
 _Value = TypeVar("_Value")
@@ -86,9 +87,14 @@ class AdapterConfig(msgspec.Struct, frozen=True):
 def _for_module(module: str, pattern: Mapping[str, _Value], usual: _Value) -> _Value:
     """What a pattern says for a module: of the first key that matches the end of its name, from a dot on."""
     for key, value in pattern.items():
-        if re.match(rf"(.*\.)?({key})$", module):
-            return value
+        with time_limit(key):
+            if _ending(key).match(module):
+                return value
     return usual
+
+
+def _ending(key: str) -> re.Pattern[str]:
+    return regular_expression(rf"(.*\.)?({key})$")
 
 
 def read_config(source: Source, text: str) -> AdapterConfig | None:
@@ -104,7 +110,7 @@ def read_config(source: Source, text: str) -> AdapterConfig | None:
         said = decode_json(raw, dict[str, Any])
         config = msgspec.convert(said, AdapterConfig)
         for key in (*(config.rank_pattern or {}), *(config.alpha_pattern or {})):
-            re.compile(key)
+            _ending(key)
     except (msgspec.MsgspecError, re.error) as error:
         raise PlanError(
             f"`{NAME}` of '{text}' does not read",

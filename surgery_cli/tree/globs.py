@@ -24,6 +24,7 @@ from surgery_cli.tree.glob_parts import (
 )
 from surgery_cli.tree.linear_matching import Expression, Linear
 from surgery_cli.tree.number_ranges import NumberRange, numbers_part, read_range
+from surgery_cli.tree.regular_expressions import regular_expression
 
 _MOST_REPEATS: Final = 3
 """With more wildcards than this, a regular expression may try too many ways to share a text among them."""
@@ -45,7 +46,7 @@ def compiled(glob: str, *, takes_zeros: bool = False) -> Expression:
         RecursionError: braces are nested too deeply.
     """
     parts = read(glob, takes_zeros=takes_zeros)
-    expression = re.compile(regex(parts), re.DOTALL)
+    expression = regular_expression(regex(parts))
     inner = list(every(parts))
     repeats = sum(isinstance(part, Many) for part in inner)
     choices = math.prod(

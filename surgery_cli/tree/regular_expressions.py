@@ -12,10 +12,20 @@ from surgery_cli.inputs.limits import PATTERN_SECONDS
 
 
 def regular_expression(text: str) -> re.Pattern[str]:
-    """What the user wrote, without Python's warnings of what it may mean one day. Raises re.error."""
+    """What the user wrote, without Python's warnings of what it may mean one day.
+
+    Raises:
+        re.error: it is none, whatever else Python calls that: numbers out of its range, flags that exclude each
+            other and expressions in each other without end have errors of other types there.
+    """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        return re.compile(text, re.DOTALL)
+        warnings.simplefilter("ignore")
+        try:
+            return re.compile(text, re.DOTALL)
+        except RecursionError:
+            raise re.error("it is nested too deeply") from None
+        except (OverflowError, ValueError) as error:
+            raise re.error(str(error)) from None
 
 
 class _Late(Exception):

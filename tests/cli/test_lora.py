@@ -153,6 +153,8 @@ def test_what_was_merged_is_taken_out_up_to_the_rounding_that_is_reported(surger
         ({"rank_pattern": {"down": 2}}, "down.lora_A.weight' has rank 4"),
         ({"fan_in_fan_out": True}, "`fan_in_fan_out`"),
         ({"r": "four"}, "does not read"),
+        ({"rank_pattern": {"(": 2}}, "does not read"),
+        ({"alpha_pattern": {"a{99999999999}": 2}}, "does not read"),
     ],
 )
 def test_an_adapter_that_is_no_plain_lora_is_refused_by_name(surgery, tmp_path, said, what):

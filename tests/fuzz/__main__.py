@@ -37,41 +37,49 @@ class Watched:
     def read(self, first, count):
         end = first + count
         while first < end:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            self.folder.mkdir(parents=True)
-            words = (self.kind, self.seed, first, end - first, self.judged, self.folder)
-            with (
-                (self.folder / "said").open("wb") as said,
-                (self.folder / "errors").open("wb") as errors,
-            ):
-                process = subprocess.Popen(
-                    [sys.executable, "-m", "tests.fuzz.worker", *map(str, words)],
-                    stdout=said,
-                    stderr=errors,
-                )
-                hung = self._watch(process)
+            process, hung = self._run(first, end - first)
+            before = self.counts["inputs"]
             for text in (self.folder / "said").read_text().splitlines():
                 self._take(json.loads(text))
             if process.returncode == 0:
                 return
-            number, _ = self._at()
+            number, _, is_judged = self._at()
             how = "does not end" if hung else f"ends its process with {process.returncode}"
             errors = (self.folder / "errors").read_text(errors="replace")[-1500:]
             if number is None:
                 raise SystemExit(f"the worker of {self.kind} {how} before it begins: {errors}")
-            sort = "time" if hung else "crash"
-            self.findings.append({"kind": self.kind, "seed": self.seed, "number": number, "sort": sort,
-                                  "said": f"{how}: {errors}", "where": ""})  # fmt: skip
-            self.counts[sort] += 1
-            self.counts["inputs"] += number + 1 - first
+            if is_judged:
+                self.counts["the judge does not end" if hung else "the judge ends its process"] += 1
+            else:
+                sort = "time" if hung else "crash"
+                self.findings.append({"kind": self.kind, "seed": self.seed, "number": number, "sort": sort,
+                                      "said": f"{how}: {errors}", "where": ""})  # fmt: skip
+                self.counts[sort] += 1
+            self.counts["inputs"] = before + number + 1 - first
             first = number + 1
+
+    def _run(self, first, count):
+        """A process that has ended, and whether it had to be ended."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        words = (self.kind, self.seed, first, count, self.judged, self.folder)
+        with (
+            (self.folder / "said").open("wb") as said,
+            (self.folder / "errors").open("wb") as errors,
+        ):
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tests.fuzz.worker", *map(str, words)],
+                stdout=said,
+                stderr=errors,
+            )
+            return process, self._watch(process)
 
     def _watch(self, process):
         """True if the process had to be ended."""
         while process.poll() is None:
             time.sleep(0.2)
-            number, since = self._at()
-            if number is not None and since and time.time() - since > 2 * SECONDS + 20:
+            _, since, _ = self._at()
+            if since and time.time() - since > 2 * SECONDS + 20:
                 process.kill()
                 process.wait()
                 return True
@@ -80,8 +88,10 @@ class Watched:
     def _at(self):
         place = self.folder / "at"
         content = place.read_bytes() if place.exists() else b""
-        number, since = AT.unpack(content) if len(content) == AT.size else (None, 0)
-        return (number, since) if since else (None, 0)
+        number, since, is_judged = (
+            AT.unpack(content) if len(content) == AT.size else (None, 0, False)
+        )
+        return (number, since, is_judged) if since else (None, 0, False)
 
     def _take(self, line):
         if "counts" in line:

@@ -30,6 +30,14 @@ EXPLAINED = {
         "Where a key of a path is lost in `_METADATA`, a leaf may stand where others have a node. Orbax restores the"
         " others and drops it without a word. Here the leaf is refused, as nothing is stored under that name.",
     ),
+    "missing chunks": Explained(
+        ("databases", "leaf folders"),
+        "refused",
+        "chunks are not stored",
+        "Of a save whose `_METADATA` does not say that every chunk was written (`store_array_data_equal_to_fill_value`,"
+        " younger than Orbax 0.5), Orbax restores zeros where a chunk is missing. Where the array's own file names no"
+        " value for such places, its writer stored every chunk, and the array is refused as incomplete.",
+    ),
     "damaged placeholder": Explained(
         ("leaf folders",),
         "differs",

@@ -51,10 +51,22 @@ def test_braces_that_are_nested_without_end_are_refused_at_once():
         PathPattern("{a," * 2_000 + "}" * 2_000)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["a{99999999999}", f"a{{{'9' * 4301}}}", "(?a)(?u)x", "(?L)x", "(?(99999999999)a|b)", "[", "(" * 8000 + ")" * 8000],
+    ids=lambda text: text[:14],
+)  # fmt: skip
+def test_whatever_python_finds_wrong_with_a_regular_expression_is_said_of_the_pattern(text):
+    """Some of it are errors of other types: OverflowError, ValueError, RecursionError."""
+    with pytest.raises(PlanError, match="is not a valid pattern"):
+        PathPattern(f"re:{text}")
+
+
 def test_nobody_is_warned_of_what_regular_expressions_may_mean_one_day():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert PathPattern("re:[[a]b").match(LeafPath(("ab",)))
+        assert PathPattern("re:(a)(?(0_1)b)").match(LeafPath(("ab",)))
 
 
 def test_what_is_left_of_names_with_control_characters_is_told(tmp_path):

@@ -1,6 +1,8 @@
 """A few inputs of every kind, by the machine that reads a million of them (`make fuzz N=1000000`)."""
 
+import json
 from contextlib import suppress
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,11 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from surgery_cli.errors import SurgeryError
+from tests.fuzz.__main__ import Watched
 from tests.fuzz.mutations import mutated
 from tests.fuzz.ocdbt import MANIFEST, NODE, envelope, repaired
 from tests.fuzz.readers import difference, leaves_of, match_pattern, read_plan
 from tests.fuzz.seeds import SEEDS
-from tests.fuzz.worker import Worker
+from tests.fuzz.worker import AT, Worker
 
 INPUTS = {"t5x": 15, "patterns": 150, "plans": 40, "msgpack": 80}
 
@@ -73,6 +76,48 @@ def test_the_judge_sees_every_kind_of_difference():
     ):
         assert difference(tree, tree | changed) is not None
         assert difference(tree | changed, tree) is not None
+
+
+def test_it_is_known_whether_an_input_is_in_the_hands_of_its_judge(tmp_path):
+    worker = Worker("msgpack", 0, tmp_path, judged=1)
+    began = []
+    worker.judging = lambda is_begun: began.append((is_begun, dict(worker.found)))
+    for number in range(40):
+        worker.take(number)
+    (one, known), (other, _) = began[:2]
+    assert (one, other, known["judged"]) == (True, False, 1)
+    assert len(began) == 2 * worker.found["judged"]
+
+
+@pytest.mark.parametrize("is_judged", [True, False])
+@pytest.mark.parametrize("hung", [True, False])
+def test_what_ends_or_hangs_is_ours_unless_a_judge_was_at_it(
+    tmp_path, monkeypatch, hung, is_judged
+):
+    """The first process gets to input 17 and told of 12; the next one reads the rest."""
+
+    def run(watched, first, count):
+        place = watched.folder
+        is_first = first == 10
+        inputs = 3 if is_first else count
+        told = {"counts": {"inputs": inputs}, "cpu": 1.0, "peak_kib": 7, "slowest": (0.5, first)}
+        (place / "said").write_text(json.dumps(told))
+        (place / "errors").write_text("bad_alloc")
+        (place / "at").write_bytes(AT.pack(17, 1.0, is_judged))
+        return SimpleNamespace(returncode=-6 if is_first else 0), hung
+
+    monkeypatch.setattr(Watched, "_run", run)
+    watched = Watched("msgpack", 0, tmp_path, 0)
+    watched.read(10, 20)
+    assert watched.counts["inputs"] == 20
+    sorts = {
+        (True, True): "the judge does not end",
+        (True, False): "the judge ends its process",
+        (False, True): "time",
+        (False, False): "crash",
+    }
+    assert watched.counts[sorts[is_judged, hung]] == 1
+    assert [found["number"] for found in watched.findings] == ([] if is_judged else [17])
 
 
 def test_checksums_of_manifests_and_nodes_are_made_good_again():

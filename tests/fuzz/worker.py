@@ -1,7 +1,8 @@
 """A process that reads thousands of inputs: `python -m tests.fuzz.worker KIND SEED FIRST COUNT JUDGED FOLDER`.
 
 Its memory and time are bounded. Each line that it prints is JSON: a finding, and at the end what it counted. Which
-input it works on, and since when, stands in the file `at`, for whoever watches it.
+input it works on, since when, and whether the judge does, stands in the file `at`, for whoever watches it: what ends
+in the hands of a judge is no finding about this program.
 """
 
 import io
@@ -29,7 +30,7 @@ MEMORY_BYTES = 2 << 30
 SECONDS = 20
 REPAIRS = {"databases": repaired, "records": resealed}
 """What makes checksums good again, so that what is behind them is read."""
-AT = struct.Struct("<qd")
+AT = struct.Struct("<qd?")
 _DOORS = 0.04
 """Which share of the inputs is looked at by a command, too."""
 _JUDGED_REFUSALS = 0.02
@@ -45,6 +46,8 @@ class Worker:
     def __init__(self, kind, seed, folder, judged=0):
         self.kind, self.seed, self.folder = kind, seed, folder
         self.judged_left = judged
+        self.judging = lambda is_begun: None
+        """Called where a judge begins, and where it has ended."""
         self.found = Counter()
         self.findings = []
         (folder / "seeds").mkdir(parents=True, exist_ok=True)
@@ -100,6 +103,7 @@ class Worker:
     def _judge(self, number, place, ours, refusal):
         self.judged_left -= ours is not None
         self.found["judged"] += 1
+        self.judging(True)
         try:
             theirs = JUDGES[self.kind](place)
         except TooLong:
@@ -108,6 +112,8 @@ class Worker:
         except BaseException:  # noqa: BLE001 - the judge may refuse as it likes
             self.found["refused by the judge alone" if ours is not None else "refused by both"] += 1
             return
+        finally:
+            self.judging(False)
         if theirs is None:
             return
         if ours is None:
@@ -188,9 +194,16 @@ def main(kind, seed, first, count, judged, folder):
     worker.findings.clear()
     bound()
     signal.signal(signal.SIGPROF, _too_long)
-    began, slowest = time.process_time(), (0.0, 0)
+    told = _Told(worker)
+
+    def judging(is_begun):
+        if is_begun:
+            told.tell()  # nobody knows whether the judge comes back
+        AT.pack_into(place, 0, number, time.time(), is_begun)
+
+    worker.judging = judging
     for number in range(int(first), int(first) + int(count)):
-        AT.pack_into(place, 0, number, time.time())
+        AT.pack_into(place, 0, number, time.time(), False)
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
         start = time.process_time()
         try:
@@ -199,13 +212,26 @@ def main(kind, seed, first, count, judged, folder):
             worker._find(number, "time", f"over {SECONDS} s", error)
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
-        slowest = max(slowest, (time.process_time() - start, number))
+        told.slowest = max(told.slowest, (time.process_time() - start, number))
         for finding in worker.findings:
             _say(finding)
         worker.findings.clear()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    cpu = time.process_time() - began
-    _say({"counts": worker.found, "cpu": cpu, "peak_kib": peak, "slowest": slowest})
+    told.tell()
+
+
+class _Told:
+    """Tells what was counted since the last time."""
+
+    def __init__(self, worker):
+        self.worker, self.since, self.slowest = worker, time.process_time(), (0.0, 0)
+
+    def tell(self):
+        now = time.process_time()
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        counts = dict(self.worker.found)
+        _say({"counts": counts, "cpu": now - self.since, "peak_kib": peak, "slowest": self.slowest})
+        self.worker.found.clear()
+        self.since = now
 
 
 def _say(line):
