@@ -74,7 +74,7 @@ plans: $(INSTALLED)
 	@PLANS=$(N) PLANS_SEED=$(SEED) $(BIN)/python -m pytest tests/random_plans -n 0 -s $(ARGS)
 
 mutants: $(INSTALLED)
-	@PYTHONPATH=. $(BIN)/python -m tests.mutants $(N) --seed $(SEED) --results build/mutants.json $(ARGS)
+	@PYTHONPATH=. $(BIN)/python -m tests.mutants $(N) --seed $(SEED) --results docs/proof/mutants.json $(ARGS)
 
 fuzz: $(INSTALLED)
 	@PYTHONPATH=. $(BIN)/python -m tests.fuzz $(N) --seed $(SEED) --judged $$(($(N) / 50)) --counts docs/proof/fuzz.json $(ARGS)

@@ -15,7 +15,7 @@ Whether tests hold what they should is asked by changing the code in one place: 
 higher, a branch exchanged, a call left out. The tests that hold the module must then fail. What survives either shows a
 promise that no test holds, and then gets one in `tests/mutants/test_what_survived.py`, or nothing depends on it.
 
-    make mutants N=10                                 # ten of each module, drawn at random
+    make mutants N=10 SEED=2                          # ten of each module, drawn at random, added to the table below
     make mutants N=100 ARGS="--modules tree.paths"    # all of one
 
 A sample, with the few tests of each module that are quick: others may notice what these do not. Made by

@@ -1,11 +1,14 @@
 """Change the code in one place after the other, and say which changes no test notices.
 
 `python -m tests.mutants N [--modules …] [--seed S] [--results FILE]` tries N mutants of each module, drawn at
-random. Each runs in a process forked from one that has loaded the libraries, so that most take a second or two.
+random. Each runs in a process forked from one that has loaded the libraries, so that most take a second or two. One
+that takes a minute of computing is noticed; one that does not end otherwise says nothing, and is counted apart.
+Results add up while the module's source is the same: draws of other seeds try others.
 `--again` tries those that the results name as having survived, wherever their lines are now.
 """
 
 import argparse
+import hashlib
 import importlib.abc
 import importlib.util
 import json
@@ -23,6 +26,9 @@ from tests.mutants.rows import ROWS, tests_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60
+"""Of computing."""
+PATIENCE = 10 * SECONDS
+"""Of waiting, for whoever shares the machine."""
 _QUIETLY = "ignore::pytest.PytestAssertRewriteWarning"
 PRELOADED = (
     "numpy",
@@ -57,11 +63,11 @@ class _InPlace(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def survives(module, source, tests):
-    """True if every test passes with that source in the place of the module's."""
+    """True if every test passes with that source in the place of the module's; None if nobody knows."""
     child = os.fork()
     if child == 0:
         _run(module, source, tests)
-    end = time.time() + SECONDS
+    end = time.time() + PATIENCE
     while time.time() < end:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
@@ -69,7 +75,7 @@ def survives(module, source, tests):
         time.sleep(0.02)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return False
+    return None
 
 
 def _run(module, source, tests):
@@ -116,12 +122,17 @@ def main():
         if not survives(module, source, tests_of(module)):
             sys.exit(f"the tests of {module} fail without any change")
         chosen = _survivors(given, module, every) if given.again else _drawn(given, every)
-        alive = [mutant for mutant in chosen if survives(module, mutant.source, tests_of(module))]
-        _say(f"{module}: {len(chosen)} of {len(every)} mutants tried, {len(alive)} survive")
-        for mutant in alive:
+        answers = {mutant: survives(module, mutant.source, tests_of(module)) for mutant in chosen}
+        alive = [mutant for mutant, answer in answers.items() if answer]
+        mute = [mutant for mutant, answer in answers.items() if answer is None]
+        _say(
+            f"{module}: {len(chosen)} of {len(every)} mutants tried, {len(alive)} survive,"
+            f" {len(mute)} without an answer"
+        )
+        for mutant in (*alive, *mute):
             _say(f"    {_file(module).relative_to(ROOT)}:{mutant.line}: {mutant.change}")
         if given.results:
-            _keep(given, module, source, len(every), chosen, alive)
+            _keep(given, module, source, every, answers)
 
 
 def _say(line):
@@ -145,15 +156,32 @@ def _known(given):
     return json.loads(given.results.read_text()) if given.results.exists() else {}
 
 
-def _keep(given, module, source, every, chosen, alive):
+def _keep(given, module, source, every, answers):
     known = _known(given)
     lines = source.splitlines()
-    left = [
+    digest = hashlib.sha256(source.encode()).hexdigest()[:12]
+    before = known.get(module, {})
+    added = [mutant for mutant, answer in answers.items() if answer is not None]
+    drawn = {every.index(mutant) for mutant in added}
+    survived = [
         {"line": one.line, "code": lines[one.line - 1].strip(), "change": one.change}
-        for one in alive
+        for one in added
+        if answers[one]
     ]
-    tried = known[module]["tried"] if given.again else len(chosen)
-    known[module] = {"mutants": every, "tried": tried, "survived": left}
+    if given.again:
+        known[module] = {"tried": 0, **before, "mutants": len(every), "survived": survived}
+    else:
+        if before.get("source") == digest:
+            again = {(lines[one.line - 1].strip(), one.change, one.line) for one in added}
+            others = [
+                one
+                for one in before["survived"]
+                if (one["code"], one["change"], one["line"]) not in again
+            ]
+            drawn |= set(before["drawn"])
+            survived = sorted(others + survived, key=lambda one: (one["line"], one["change"]))
+        known[module] = {"mutants": len(every), "source": digest, "drawn": sorted(drawn), "tried": len(drawn),
+                         "survived": survived}  # fmt: skip
     given.results.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
 
 

@@ -3,6 +3,16 @@
 UNREAD = "a number beside a step that no step of its kind reads"
 EXPLAINED = {
     (
+        "draft.expression",
+        "for number, (part, whole) in enumerate(zip(inputs, wholes, strict=True))",
+        "True: False",
+    ): "as many wholes as inputs, or it is left before",
+    (
+        "resolution.selection",
+        "n for n, (a, b) in enumerate(zip(slot.param, slot.path, strict=False), 1) if a != b",
+        "False: True",
+    ): "two leaves differ before either path ends",
+    (
         "resolution.names",
         "if LeafPath() in draft.leaves and len(draft.leaves) > 1:",
         "len(draft.leaves) > 1: GtE",

@@ -16,7 +16,8 @@ from surgery_cli.draft.effect import (
     keeps_start,
 )
 from surgery_cli.draft.expression import Made
-from surgery_cli.draft.kernels.cut import Cut, Steps
+from surgery_cli.draft.kernels.cut import Cut, Grow, Steps
+from surgery_cli.draft.kernels.join import Stack
 from surgery_cli.draft.kernels.scale import (
     FollowFactor,
     ScaleAboveStart,
@@ -25,10 +26,11 @@ from surgery_cli.draft.kernels.scale import (
     smallest_factor,
 )
 from surgery_cli.draft.kernels.take import Take
-from surgery_cli.errors import PlanError
+from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.clip import Clip
 from surgery_cli.operations.collisions import Collision, by_subtree
 from surgery_cli.operations.copy import Copy
+from surgery_cli.operations.delete import Delete
 from surgery_cli.operations.numbered import numbered_patterns, numbered_places
 from surgery_cli.operations.rename import Rename
 from surgery_cli.operations.transpose import Permutation
@@ -138,6 +140,44 @@ def test_what_effects_keep():
     assert constant_after(Scales(0.0, above=0.1), None) == pytest.approx(0.1)
     assert constant_after(Scales(None, above=0.1), 0.1) == 0.1
     assert constant_after(Rearranges(), 2.0) == 2.0
+
+
+def test_what_is_left_of_a_start_stays_where_elements_only_change_places():
+    assert keeps_start(Rearranges(Take(0, (1, 0))), 0.1)
+    assert not keeps_start(Rearranges(Grow(0, 0, 2, 1)), 0.1)
+    assert not any(keeps_start(effect, 0.1) for effect in (Shifts(), Means(), Sets(0.1), Keeps()))
+
+
+def test_a_rearrangement_regroups_if_its_map_does_and_without_one_nothing():
+    assert Rearranges(Stack(0, 2)).regroups
+    assert not Rearranges(Take(0, (1, 0))).regroups
+    assert not Rearranges().regroups
+
+
+@pytest.mark.parametrize(("by", "is_refused"), [(1000.0, True), (2.0, False), (0.001, False)])
+def test_a_twin_whose_start_hides_what_it_gathered_is_not_made_rounding(by, is_refused):
+    leaf = np.array([0.1, 0.1 + 1e-5], np.float32)
+    kernel = ScaleAboveStart(by, 0.1, is_even=True, blur=1e-5)
+    recipe = Made(kernel, (stored(leaf),), stored(leaf).spec, KERNEL)
+    if not is_refused:
+        computed(recipe, {KERNEL: leaf})
+        return
+    with pytest.raises(ValueRefusal, match="what is left of its start hides what it gathered"):
+        computed(recipe, {KERNEL: leaf})
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_each_exception_must_leave_out_something_whatever_stands_before_it(order):
+    tree = {"a": {"x": NUMBERS, "y": NUMBERS}, "b": NUMBERS}
+    with pytest.raises(PlanError, match="the exception 'b' leaves nothing out"):
+        resolved(tree, Delete(at=("a/*",), except_=("a/x", "b")[::order]))
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_text_that_means_two_places_is_refused_whatever_stands_before_it(order):
+    tree = {"a": {"x": NUMBERS}, "a/x": NUMBERS, "b": NUMBERS}
+    with pytest.raises(PlanError, match="'a/x' means 2 places"):
+        resolved(tree, Delete(at=("b*", "a/x")[::order]))
 
 
 def test_powers_of_factors():
