@@ -9,7 +9,7 @@ from surgery_cli.errors import CheckpointError, LimitError, RemovedError
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 from surgery_cli.words.lists import quoted
 
-_MEND = "{}; see what else removes files there and run the command again"
+_MEND = worded("{}; see what else removes files there and run the command again", NOTHING_LEFT)
 
 
 def names_below(place: Path) -> frozenset[str]:
@@ -28,7 +28,7 @@ def check_built(place: Path, built: frozenset[str]) -> None:
         raise RemovedError(
             f"{quoted(gone, 3, word='and')} had been built, and was removed before it got its name",
             why="another program cleans up there, or removed what it took for a leftover",
-            fix=worded(_MEND, NOTHING_LEFT),
+            fix=_MEND,
         )
 
 
@@ -47,5 +47,5 @@ def raise_of_built(directory: Path, error: BaseException | None) -> None:
         raise RemovedError(
             f"what was built in '{directory}' does not read back",
             why=f"{first.what}: {first.why}" if first.why else first.what,
-            fix=worded(_MEND, NOTHING_LEFT),
+            fix=_MEND,
         ) from error
