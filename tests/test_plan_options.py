@@ -60,6 +60,26 @@ def test_a_field_of_one_number_or_several_takes_both():
     assert built("norm", at="x", axes="2") == Norm(at="x", axes=(2,))
 
 
+@pytest.mark.parametrize(
+    ("given", "weights"),
+    [
+        ("1,2", (1, 2)),
+        ("[1, 2]", (1, 2)),
+        ("[[1,2]]", ((1, 2),)),
+        ("[1,0],[0,1]", ((1, 0), (0, 1))),
+        ("[[1, 0], [0, 1]]", ((1, 0), (0, 1))),
+        ("0.5, [0,1], 3", (0.5, (0, 1), 3)),
+        ("[1,2],3", ((1, 2), 3)),
+        ("[3]", (3,)),
+    ],
+)
+def test_lists_of_numbers_in_a_list_stand_in_brackets(
+    given: str, weights: tuple[object, ...]
+) -> None:
+    fields = {"at": ["params"], "with_": ["a"], "weights": [given]}
+    assert operation_from_options("ties", {**fields, "density": "0.5"}).weights == weights
+
+
 def test_patterns_are_never_parted_at_commas():
     found = built("norm", at=["a/{b,c}", "d"], **{"except": ["a/b"], "where-ndim": "2"})
     assert found == Norm(at=("a/{b,c}", "d"), except_="a/b", where_ndim=2)

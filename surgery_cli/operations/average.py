@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -14,10 +14,11 @@ from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.averaging import Averaging
 from surgery_cli.operations.base import Scene
+from surgery_cli.operations.layered import Layered, all_numbers
 from surgery_cli.operations.members import MOST_NAMED, Member, member_names, others_of
 from surgery_cli.operations.step_ranges import PATTERN as STEPS
 from surgery_cli.optimizer.follow.states import States
-from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.words.lists import listed
 
 
@@ -52,10 +53,10 @@ class Average(Averaging, tag="average", kw_only=True, frozen=True):
         ),
     ] = ""
     weights: Annotated[
-        tuple[float, ...],
+        tuple[Layered, ...],
         Meta(
             description="One for each member, this checkpoint first, then in the order of `with` or of the steps;"
-            " they are divided by their sum."
+            " they are divided by their sum. A list in place of a number goes over the layers."
         ),
     ] = ()
 
@@ -66,7 +67,7 @@ class Average(Averaging, tag="average", kw_only=True, frozen=True):
         named = (self.with_,) if isinstance(self.with_, str) else self.with_
         return others_of(named, self.steps, scene)
 
-    def member_weights(self, scene: States) -> tuple[float, ...]:
+    def member_weights(self, scene: States) -> tuple[Layered, ...]:
         return self.weights
 
     def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
@@ -83,11 +84,29 @@ class Average(Averaging, tag="average", kw_only=True, frozen=True):
                 fix="give one weight for each member, or none for equal ones",
                 field="weights",
             )
-        is_finite = all(map(math.isfinite, self.weights))
-        if not is_finite or math.fsum(of_usual_size(self.weights)) == 0:
-            raise PlanError(
-                "the weights add up to 0" if is_finite else "the weights are not all finite",
-                why="they are divided by their sum",
-                fix="give weights whose sum is a number other than 0",
-                field="weights",
-            )
+        if not all(map(math.isfinite, all_numbers(self.weights))):
+            raise _without_sum("the weights are not all finite")
+        if not any(isinstance(weight, tuple) for weight in self.weights):
+            _check_sum(all_numbers(self.weights))
+
+    def layer_weights(
+        self, named: Selection, scene: States
+    ) -> Callable[[LeafPath], tuple[float, ...]]:
+        weights_of = super().layer_weights(named, scene)
+        for path in named if self.weights else ():
+            _check_sum(weights_of(path))
+        return weights_of
+
+
+def _check_sum(weights: tuple[float, ...]) -> None:
+    if math.fsum(of_usual_size(weights)) == 0:
+        raise _without_sum("the weights add up to 0")
+
+
+def _without_sum(what: str) -> PlanError:
+    return PlanError(
+        what,
+        why="they are divided by their sum",
+        fix="give weights whose sum is a number other than 0",
+        field="weights",
+    )

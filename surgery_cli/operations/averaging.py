@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from surgery_cli.draft.effect import Effect, Means
-from surgery_cli.draft.expression import Recipe
+from surgery_cli.draft.expression import Made, Recipe, made
 from surgery_cli.draft.kernel import Kernel
 from surgery_cli.draft.kernels.weighted_sum import WeightedMean, of_usual_size
 from surgery_cli.draft.recipe import Draft, is_numeric
 from surgery_cli.operations.averaged_state import state_notes
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.counterparts import counterparts, meet_all
+from surgery_cli.operations.layered import Layered, all_numbers, by_layer
 from surgery_cli.operations.members import (
     Member,
     copies_notes,
@@ -44,13 +45,20 @@ class Averaging(Partnered, Numeric, kw_only=True, frozen=True):
         """All members but the source, in the order of their weights."""
         raise NotImplementedError
 
-    def member_weights(self, scene: States) -> tuple[float, ...]:
-        """One for each member, the source first; none for equal ones.
+    def member_weights(self, scene: States) -> tuple[Layered, ...]:
+        """One for each member, the source first, several where layers differ; none for equal ones.
 
         Raises:
             PlanError: they do not fit the members.
         """
         raise NotImplementedError
+
+    def layer_weights(
+        self, named: Selection, scene: States
+    ) -> Callable[[LeafPath], tuple[float, ...]]:
+        """The weights of all members for each leaf that the edit names."""
+        each = [by_layer(weight, named, "weights") for weight in self.member_weights(scene)]
+        return lambda path: tuple(of(path) for of in each)
 
     def selectable(self, spec: LeafSpec) -> bool:
         if self.patterns:
@@ -63,18 +71,29 @@ class Averaging(Partnered, Numeric, kw_only=True, frozen=True):
         refuse_repeated(others, scene, is_edited=is_edited)
         slots = [slot.path for path in named for slot in draft.slots_of.get(path, ())]
         follow = self.twins != "literal" and scene.policy(self) == "transform"
-        if not are_of_one_sign(of_usual_size(self.member_weights(scene))):
+        if not are_of_one_sign(of_usual_size(all_numbers(self.member_weights(scene)))):
             refuse_negative(draft, [*named, *slots] if follow else named, "weights below 0")
         refuse_lacking(named, others, draft)
 
     def meet(self, path: LeafPath, named: Selection, draft: Draft, scene: Scene) -> None:
         meet_all(path, self.others(scene))
 
-    def kernel(self, path: LeafPath, spec: LeafSpec, scene: States) -> Kernel:
-        return WeightedMean(self.member_weights(scene))
+    def maker(
+        self, named: Selection, draft: Draft, scene: Scene
+    ) -> Callable[[LeafPath, Recipe], Recipe]:
+        weights = self.layer_weights(named, scene)
+        return lambda path, recipe: self._mean(path, recipe, WeightedMean(weights(path)), scene)
 
-    def inputs(self, path: LeafPath, recipe: Recipe, scene: States) -> tuple[Recipe, ...]:
-        return counterparts(path, recipe.spec, self.others(scene), integers=self.integers)
+    def made(
+        self, path: LeafPath, recipe: Recipe, scene: States, like: Recipe | None = None
+    ) -> Recipe:
+        assert isinstance(like, Made)
+        return self._mean(path, recipe, like.kernel, scene)
+
+    def _mean(self, path: LeafPath, recipe: Recipe, kernel: Kernel, scene: States) -> Recipe:
+        after = self.output(recipe.spec)
+        others = counterparts(path, recipe.spec, self.others(scene), integers=self.integers)
+        return made(kernel, (recipe, *others), after, path)
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         after = super().rewrite(draft, scene)

@@ -207,8 +207,10 @@ class ValueOperation(Operation):
         """The effect on a leaf, like that before, of which the edit made this recipe: its factor, its map."""
         return self.effect
 
-    def made(self, path: LeafPath, recipe: Recipe, scene: States) -> Recipe:
-        """What the edit makes of a leaf alone.
+    def made(
+        self, path: LeafPath, recipe: Recipe, scene: States, like: Recipe | None = None
+    ) -> Recipe:
+        """What the edit makes of a leaf alone; ``like``: what it made of the param that this one goes with.
 
         Raises:
             PlanError: the edit does not apply to such a leaf.
@@ -251,11 +253,7 @@ class LeafOperation(ValueOperation):
         return spec
 
     def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
-        """Look at all leaves that the edit names, before the first of them is edited; there are some.
-
-        Raises:
-            PlanError: something is wrong with the edit as a whole.
-        """
+        """Look at all leaves that the edit names, before any is edited; PlanError if it is wrong as a whole."""
 
     def maker(
         self, named: Selection, draft: Draft, scene: Scene
@@ -263,11 +261,13 @@ class LeafOperation(ValueOperation):
         """What makes the new leaves, one by one; for edits that look at all of them first, or at other leaves."""
         return lambda path, recipe: self.made(path, recipe, scene)
 
-    def made(self, path: LeafPath, recipe: Recipe, scene: States) -> Recipe:
+    def made(
+        self, path: LeafPath, recipe: Recipe, scene: States, like: Recipe | None = None
+    ) -> Recipe:
         after = self.output(recipe.spec)
         leaf = () if is_new(self.effect) else (recipe,)
-        kernel = self.kernel(path, recipe.spec, scene)
-        return made(kernel, (*leaf, *self.inputs(path, recipe, scene)), after, path)
+        inputs = (*leaf, *self.inputs(path, recipe, scene))
+        return made(self.kernel(path, recipe.spec, scene), inputs, after, path)
 
     def widened(self, named: Iterable[LeafPath], draft: Draft) -> Draft:
         """The draft with the leaves as they are computed, where that is in another dtype; see ``Numeric``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
@@ -12,8 +12,8 @@ from surgery_cli.draft.kernels.deltas import Negation
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.electing import Thinning, largest_of, mask_of, masked
-from surgery_cli.operations.layered import Layered, check_layered
-from surgery_cli.tree.paths import LeafPath
+from surgery_cli.operations.layered import Layered, by_layer, check_layered
+from surgery_cli.tree.paths import LeafPath, Selection
 
 
 class Breadcrumbs(Thinning, tag="breadcrumbs", kw_only=True, frozen=True):
@@ -29,7 +29,10 @@ class Breadcrumbs(Thinning, tag="breadcrumbs", kw_only=True, frozen=True):
     """
 
     outliers: Annotated[
-        float, Meta(description="The share of the largest elements that is left out, below 1.")
+        Layered,
+        Meta(
+            description="The share of the largest elements that is left out, from 0 to 1; several as in `density`."
+        ),
     ] = 0.01
     consensus: Annotated[
         Literal["linear", "ties"],
@@ -45,13 +48,17 @@ class Breadcrumbs(Thinning, tag="breadcrumbs", kw_only=True, frozen=True):
         return self.consensus == "ties"
 
     def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
-        outliers: Layered = self.outliers
-        check_layered(outliers, "outliers", 0.0, 1.0, open_low=False)
+        check_layered(self.outliers, "outliers", 0.0, 1.0, open_low=False)
         super().check(named, draft, scene)
 
-    def thinned(self, delta: Made, density: float, member: int, scene: Scene) -> Recipe:
-        size = delta.spec.size
-        left = size - round((1 - density) * size)
-        top = min(round(self.outliers * size), size - left)
-        kept = masked(delta, largest_of(delta, left + top)) if left + top < size else delta
-        return masked(kept, mask_of(Negation(), (largest_of(delta, top),))) if top else kept
+    def thinner(self, named: Selection, scene: Scene) -> Callable[[Made, float, int], Recipe]:
+        outliers = by_layer(self.outliers, named, "outliers")
+
+        def thinned(delta: Made, density: float, _: int) -> Recipe:
+            size = delta.spec.size
+            left = size - round((1 - density) * size)
+            top = min(round(outliers(delta.path) * size), size - left)
+            kept = masked(delta, largest_of(delta, left + top)) if left + top < size else delta
+            return masked(kept, mask_of(Negation(), (largest_of(delta, top),))) if top else kept
+
+        return thinned

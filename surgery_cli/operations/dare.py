@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
@@ -10,6 +11,7 @@ from surgery_cli.draft.expression import Made, Recipe
 from surgery_cli.draft.kernels.deltas import DropRandom
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.electing import Thinning
+from surgery_cli.tree.paths import Selection
 
 
 class Dare(Thinning, tag="dare", kw_only=True, frozen=True):
@@ -40,8 +42,12 @@ class Dare(Thinning, tag="dare", kw_only=True, frozen=True):
     def elects(self) -> bool:
         return self.consensus == "ties"
 
-    def thinned(self, delta: Made, density: float, member: int, scene: Scene) -> Recipe:
-        if density == 1:
-            return delta
+    def thinner(self, named: Selection, scene: Scene) -> Callable[[Made, float, int], Recipe]:
         seed = scene.seed if self.seed is None else self.seed
-        return Made(DropRandom(density, seed, member), (delta,), delta.spec, delta.path)
+
+        def thinned(delta: Made, density: float, member: int) -> Recipe:
+            if density == 1:
+                return delta
+            return Made(DropRandom(density, seed, member), (delta,), delta.spec, delta.path)
+
+        return thinned

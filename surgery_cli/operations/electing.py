@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -55,8 +55,8 @@ class Thinning(Merging, kw_only=True, frozen=True):
         """True if only those count, element by element, that have the sign of the sum."""
         raise NotImplementedError
 
-    def thinned(self, delta: Made, density: float, member: int, scene: Scene) -> Recipe:
-        """What is left of a difference."""
+    def thinner(self, named: Selection, scene: Scene) -> Callable[[Made, float, int], Recipe]:
+        """What leaves a share of a difference, that of the member of this place in `with`."""
         raise NotImplementedError
 
     def member_weights(self) -> tuple[Layered, ...]:
@@ -64,18 +64,18 @@ class Thinning(Merging, kw_only=True, frozen=True):
 
     def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
         check_layered(self.density, "density", 0.0, 1.0, open_low=True)
-        for one in (self.scale,) if isinstance(self.scale, int | float) else ():
-            refuse_nothing(one, "scale")
+        refuse_nothing(self.scale, "scale")
         super().check(named, draft, scene)
 
     def merger(self, named: Selection, scene: Scene) -> MergeLeaf:
         scale = by_layer(self.scale, named, "scale")
         density = by_layer(self.density, named, "density")
+        thinned = self.thinner(named, scene)
         weights = weights_by_layer(self.weights, len(self.others(scene)), named)
 
         def merged(path: LeafPath, recipe: Recipe, others: Sequence[Recipe]) -> Recipe:
             left = (
-                self.thinned(difference(other, recipe, path, narrow=True), density(path), n, scene)
+                thinned(difference(other, recipe, path, narrow=True), density(path), n)
                 for n, other in enumerate(others)
             )
             kernel = self._sum(weights(path), scale(path))

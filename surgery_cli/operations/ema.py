@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Annotated, ClassVar
 
@@ -12,9 +13,10 @@ from msgspec import Meta
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Scene
+from surgery_cli.operations.layered import Layered, by_layer, numbers_of
 from surgery_cli.operations.step_means import OverSteps
 from surgery_cli.optimizer.follow.states import States
-from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.words.advice import worded
 
 
@@ -29,17 +31,18 @@ class Ema(OverSteps, tag="ema", kw_only=True, frozen=True):
     """
 
     decay: Annotated[
-        float | None,
+        Layered | None,
         Meta(
             description="What is left of the average at each saved step, between 0 and 1: for one of every k steps of"
-            " training, d^k in place of d."
+            " training, d^k in place of d. Several numbers lie at equal distances over the layers that a number in the"
+            " pattern counts."
         ),
     ] = None
     sigma: Annotated[
-        float | None,
+        Layered | None,
         Meta(
             description="In place of `decay`: the width of the average as a share of the time until the last step,"
-            " above 0, below 0.28."
+            " above 0, below 0.28; several as in `decay`."
         ),
     ] = None
 
@@ -53,32 +56,52 @@ class Ema(OverSteps, tag="ema", kw_only=True, frozen=True):
                 fix=worded("say {decay: 0.9}, or {sigma: 0.1}"),
                 field="decay" if self.decay is None else "sigma",
             )
-        if self.decay is not None and not 0 < self.decay < 1:
-            raise PlanError(
-                worded("{decay: {:g}} is no share", self.decay),
-                why="it is what is left of the average, between 0 and 1",
-                fix=worded("write a number such as {decay: 0.9}"),
-                field="decay",
-            )
-        if self.sigma is not None and not 0 < self.sigma < _WIDEST:
-            raise PlanError(
-                worded("{sigma: {:g}} is no width of such an average", self.sigma),
-                why=f"that of equal weights is {_WIDEST:.4f}, and 0 that of the last step alone",
-                fix=worded("write a number such as {sigma: 0.1}; `swa` weighs all steps alike"),
-                field="sigma",
-            )
+        for number in () if self.decay is None else numbers_of(self.decay):
+            if not 0 < number < 1:
+                raise PlanError(
+                    worded("{decay: {:g}} is no share", number),
+                    why="it is what is left of the average, between 0 and 1",
+                    fix=worded("write a number such as {decay: 0.9}"),
+                    field="decay",
+                )
+        for number in () if self.sigma is None else numbers_of(self.sigma):
+            if not 0 < number < _WIDEST:
+                raise PlanError(
+                    worded("{sigma: {:g}} is no width of such an average", number),
+                    why=f"that of equal weights is {_WIDEST:.4f}, and 0 that of the last step alone",
+                    fix=worded("write a number such as {sigma: 0.1}; `swa` weighs all steps alike"),
+                    field="sigma",
+                )
         super().check(named, draft, scene)
 
-    def member_weights(self, scene: States) -> tuple[float, ...]:
+    @property
+    def _setting(self) -> Layered:
+        given = self.sigma if self.decay is None else self.decay
+        assert given is not None
+        return given
+
+    def member_weights(self, scene: States) -> tuple[Layered, ...]:
+        each = [self._weights(number, scene) for number in numbers_of(self._setting)]
+        return each[0] if len(each) == 1 else tuple(zip(*each, strict=True))
+
+    def layer_weights(
+        self, named: Selection, scene: States
+    ) -> Callable[[LeafPath], tuple[float, ...]]:
+        of = by_layer(self._setting, named, "sigma" if self.decay is None else "decay")
+        known = cache(lambda number: self._weights(number, scene))
+        return lambda path: known(of(path))
+
+    def _weights(self, number: float, scene: States) -> tuple[float, ...]:
+        """Of the members in their order, by one decay or width."""
         numbers = self.numbers(scene)
         ordered = sorted(numbers)
         weights = (
-            decayed(len(ordered), self.decay)
+            decayed(len(ordered), number)
             if self.decay is not None
-            else powers(ordered, exponent(self.sigma or 0.0))
+            else powers(ordered, exponent(number))
         )
         of = dict(zip(ordered, weights, strict=True))
-        return tuple(of[number] for number in numbers)
+        return tuple(of[step] for step in numbers)
 
 
 _WIDEST = 1 / math.sqrt(12)

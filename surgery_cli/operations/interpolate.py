@@ -93,17 +93,13 @@ class Interpolate(Merging, tag="interpolate", kw_only=True, frozen=True):
 
         return merged
 
-    def made(self, path: LeafPath, recipe: Recipe, scene: States) -> Recipe:
-        """Of a slot, or a copy of params in the optimizer state: on the way to the other's."""
-        if not isinstance(self.t, int | float):
-            raise PlanError(
-                f"nothing tells the layer of '{path}', which goes with params",
-                why=worded("{t} says a number for each layer of the params"),
-                fix=worded("give one number, or an edit for each layer"),
-                field="t",
-            )
+    def made(
+        self, path: LeafPath, recipe: Recipe, scene: States, like: Recipe | None = None
+    ) -> Recipe:
+        """Of a slot, or a copy of params in the optimizer state: as far to the other's as its param went."""
+        assert isinstance(like, Made)
         (other,) = self.partners(path, recipe, self.others(scene))
-        return self._on_the_way(path, recipe, other, self.t, scene)
+        return made(like.kernel, (recipe, other), recipe.spec, path)
 
     def _on_the_way(
         self, path: LeafPath, recipe: Recipe, other: Recipe, t: float, scene: States

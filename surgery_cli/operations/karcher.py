@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
@@ -13,8 +14,9 @@ from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.interpolate import gram_of
-from surgery_cli.operations.merging import Merging
-from surgery_cli.tree.paths import LeafPath
+from surgery_cli.operations.layered import Layered, check_layered
+from surgery_cli.operations.merging import MergeLeaf, Merging, weights_by_layer
+from surgery_cli.tree.paths import LeafPath, Selection
 
 
 class KarcherMean(Merging, tag="karcher", kw_only=True, frozen=True):
@@ -27,8 +29,11 @@ class KarcherMean(Merging, tag="karcher", kw_only=True, frozen=True):
     """
 
     weights: Annotated[
-        tuple[Annotated[float, Meta(gt=0)], ...],
-        Meta(description="One for each member, the source first; equal ones if left out. Above 0."),
+        tuple[Layered, ...],
+        Meta(
+            description="One for each member, the source first; equal ones if left out. Above 0. A list in place of a"
+            " number goes over the layers."
+        ),
     ] = ()
 
     example: ClassVar[str] = "- op: karcher\n  at: params\n  with: [runs/other, runs/third]\n"
@@ -43,13 +48,20 @@ class KarcherMean(Merging, tag="karcher", kw_only=True, frozen=True):
                 fix="give one weight for each member, or none for equal ones",
                 field="weights",
             )
+        for weight in self.weights:
+            check_layered(weight, "weights", 0.0, math.inf, open_low=True)
         super().check(named, draft, scene)
 
     @property
     def is_between(self) -> bool:
         return True
 
-    def merged(self, path: LeafPath, recipe: Recipe, others: Sequence[Recipe]) -> Recipe:
-        members = (recipe, *others)
-        kernel = Karcher(shares=self.weights or (1.0,) * len(members))
-        return Made(kernel, (*members, gram_of(members, None, path)), recipe.spec, path)
+    def merger(self, named: Selection, scene: Scene) -> MergeLeaf:
+        weights = weights_by_layer(self.weights, len(self.others(scene)) + 1, named)
+
+        def merged(path: LeafPath, recipe: Recipe, others: Sequence[Recipe]) -> Recipe:
+            members = (recipe, *others)
+            gram = gram_of(members, None, path)
+            return Made(Karcher(shares=weights(path)), (*members, gram), recipe.spec, path)
+
+        return merged

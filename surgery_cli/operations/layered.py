@@ -17,10 +17,29 @@ Layered: TypeAlias = float | Annotated[tuple[float, ...], Meta(min_length=1)]
 between them."""
 
 
+def numbers_of(value: Layered) -> tuple[float, ...]:
+    """The number, or all of the list."""
+    return (value,) if isinstance(value, int | float) else value
+
+
+def all_numbers(values: Iterable[Layered]) -> tuple[float, ...]:
+    """The numbers of several settings, one after the other."""
+    return tuple(number for value in values for number in numbers_of(value))
+
+
+def shown_layered(value: Layered) -> str:
+    """The number as it is printed; a list as one.
+
+    >>> shown_layered(0.5), shown_layered((0.0, 0.25))
+    ('0.5', '[0, 0.25]')
+    """
+    texts = [f"{number:g}" for number in numbers_of(value)]
+    return texts[0] if isinstance(value, int | float) else f"[{', '.join(texts)}]"
+
+
 def check_layered(value: Layered, field: str, low: float, high: float, *, open_low: bool) -> None:
     """Raise PlanError unless all numbers are finite and lie from ``low`` (without it if ``open_low``) to ``high``."""
-    numbers = (value,) if isinstance(value, int | float) else value
-    for number in numbers:
+    for number in numbers_of(value):
         is_within = (low < number if open_low else low <= number) and number <= high
         if not (math.isfinite(number) and is_within):
             bounds = {
@@ -47,8 +66,17 @@ def by_layer(value: Layered, named: Selection, field: str) -> Callable[[LeafPath
         PlanError: there are several numbers, and a pattern has none to count layers by.
     """
     if isinstance(value, int | float) or len(value) == 1:
-        number = float(value if isinstance(value, int | float) else value[0])
+        number = float(numbers_of(value)[0])
         return lambda _: number
+    if not named.named:
+        raise PlanError(
+            worded("{} is one number a layer, and no pattern counts any", FieldName(field)),
+            why="the edit is about the whole tree",
+            fix=worded(
+                "write {at: params/layers_{{0..11}}}, say, or one number in {}", FieldName(field)
+            ),
+            field=field,
+        )
     found: dict[LeafPath, float] = {}
     for pattern, matches in named.by_pattern():
         if not matches:

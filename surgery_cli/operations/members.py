@@ -10,6 +10,7 @@ import msgspec
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.draft.source import Source
 from surgery_cli.errors import Gathering, PlanError
+from surgery_cli.operations.layered import Layered, shown_layered
 from surgery_cli.operations.nonnegative import FOLLOWING, in_optimizer_state
 from surgery_cli.operations.step_ranges import named_steps
 from surgery_cli.optimizer.follow.states import States
@@ -182,13 +183,15 @@ def _lacks(member: Member, lacking: list[LeafPath], count: int, draft: Draft) ->
 
 
 def members_note(
-    others: Sequence[Member], weights: Sequence[float], steps: str, scene: States
+    others: Sequence[Member], weights: Sequence[Layered], steps: str, scene: States
 ) -> Note:
     """For the preview: who the members are, in the order of the weights."""
     kind = Consequence if _is_outside(others, steps, scene) else Remark
     names = member_names(others, steps, scene)
     if weights:
-        shown = [f"{name} × {weight:g}" for name, weight in zip(names, weights, strict=True)]
+        shown = [
+            f"{name} × {shown_layered(weight)}" for name, weight in zip(names, weights, strict=True)
+        ]
         return kind(f"members of the average, with their weights: {', '.join(shown)}")
     return kind(
         f"{len(names)} members of the average, of equal weight: {listed(names, MOST_NAMED)}"

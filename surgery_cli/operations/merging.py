@@ -16,7 +16,14 @@ from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.counterparts import counterparts, meet_all
-from surgery_cli.operations.layered import Layered, by_layer
+from surgery_cli.operations.layered import (
+    Layered,
+    all_numbers,
+    by_layer,
+    check_layered,
+    numbers_of,
+    shown_layered,
+)
 from surgery_cli.operations.members import (
     MOST_NAMED,
     Member,
@@ -149,7 +156,9 @@ class Merging(Partnered, Numeric, kw_only=True, frozen=True):
         first, *names = member_names(self.others(scene), "", scene)
         weights = self.member_weights()
         if weights:
-            names = [f"{name} × {_shown(one)}" for name, one in zip(names, weights, strict=True)]
+            names = [
+                f"{name} × {shown_layered(one)}" for name, one in zip(names, weights, strict=True)
+            ]
         role = ", the base" if self.source_is_base else ""
         return Remark(f"merged: {first.removesuffix(')')}{role}), {listed(names, MOST_NAMED)}")
 
@@ -166,10 +175,8 @@ def weights_by_layer(
         PlanError: they are not finite.
     """
     each = [by_layer(weight, named, "weights") for weight in weights or (1.0,) * count]
-    for weight in weights:
-        numbers = (weight,) if isinstance(weight, int | float) else weight
-        if not all(map(math.isfinite, numbers)):
-            raise PlanError("the weights are not all finite", fix="write numbers", field="weights")
+    if not all(map(math.isfinite, all_numbers(weights))):
+        raise PlanError("the weights are not all finite", fix="write numbers", field="weights")
     return lambda path: tuple(of(path) for of in each)
 
 
@@ -206,16 +213,13 @@ def difference(leaf: Recipe, base: Recipe, path: LeafPath, *, narrow: bool) -> M
     return Made(Difference(), (leaf, base), spec, path)
 
 
-def refuse_nothing(value: float, field: str) -> None:
-    """Raise PlanError for a factor with which nothing would change, or all be lost."""
-    if not math.isfinite(value) or value == 0:
+def refuse_nothing(value: Layered, field: str) -> None:
+    """Raise PlanError for factors with which nothing would change, or all be lost; single layers may have none."""
+    check_layered(value, field, -math.inf, math.inf, open_low=False)
+    if not any(numbers_of(value)):
         raise PlanError(
-            worded("{} cannot be {:g}", FieldName(field), value),
-            why="nothing of the others would be left" if value == 0 else "it is no number",
+            worded("{} cannot be {}", FieldName(field), shown_layered(value)),
+            why="nothing of the others would be left",
             fix="write a number other than 0",
             field=field,
         )
-
-
-def _shown(weight: Layered) -> str:
-    return f"{weight:g}" if isinstance(weight, int | float) else str(list(weight))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -21,8 +20,7 @@ FOLLOWING: Final = worded(
 
 def are_of_one_sign(weights: Sequence[float]) -> bool:
     """True if a mean by these weights is never below 0 where no member is."""
-    total = math.fsum(weights)
-    return all(weight / total >= 0 for weight in weights)
+    return all(weight >= 0 for weight in weights) or all(weight <= 0 for weight in weights)
 
 
 def refuse_negative(draft: Draft, named: Sequence[LeafPath], what: str) -> None:

@@ -44,7 +44,9 @@ class ShapeEdit(LeafOperation):
             )
         return self.map(spec).output(spec)
 
-    def made(self, path: LeafPath, recipe: Recipe, scene: States) -> Recipe:
+    def made(
+        self, path: LeafPath, recipe: Recipe, scene: States, like: Recipe | None = None
+    ) -> Recipe:
         try:
             return super().made(path, recipe, scene)
         except PlanError as error:  # of many leaves, which is meant

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from surgery_cli.operations.layered import Layered
 from surgery_cli.operations.step_means import OverSteps
 from surgery_cli.optimizer.follow.states import States
 
@@ -19,5 +20,5 @@ class Swa(OverSteps, tag="swa", kw_only=True, frozen=True):
 
     example: ClassVar[str] = "- op: swa\n  at: params\n  steps: 100..500\n"
 
-    def member_weights(self, scene: States) -> tuple[float, ...]:
+    def member_weights(self, scene: States) -> tuple[Layered, ...]:
         return ()

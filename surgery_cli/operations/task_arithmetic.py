@@ -53,8 +53,7 @@ class TaskArithmetic(Merging, tag="task-arithmetic", kw_only=True, frozen=True):
         return self.weights
 
     def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
-        for one in (self.scale,) if isinstance(self.scale, int | float) else ():
-            refuse_nothing(one, "scale")
+        refuse_nothing(self.scale, "scale")
         super().check(named, draft, scene)
 
     def merger(self, named: Selection, scene: Scene) -> MergeLeaf:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from surgery_cli.draft.expression import Made, Recipe
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.electing import Thinning, largest_of, masked
+from surgery_cli.tree.paths import Selection
 
 
 class Ties(Thinning, tag="ties", kw_only=True, frozen=True):
@@ -28,8 +30,11 @@ class Ties(Thinning, tag="ties", kw_only=True, frozen=True):
     def elects(self) -> bool:
         return True
 
-    def thinned(self, delta: Made, density: float, member: int, scene: Scene) -> Recipe:
-        if density == 1:
-            return delta
-        count = delta.spec.size - round((1 - density) * delta.spec.size)
-        return masked(delta, largest_of(delta, count))
+    def thinner(self, named: Selection, scene: Scene) -> Callable[[Made, float, int], Recipe]:
+        def thinned(delta: Made, density: float, _: int) -> Recipe:
+            if density == 1:
+                return delta
+            count = delta.spec.size - round((1 - density) * delta.spec.size)
+            return masked(delta, largest_of(delta, count))
+
+        return thinned

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -19,6 +20,9 @@ from surgery_cli.words.tasks import recipe_for
 
 _NUMBERS: Final = (types.IntType, types.FloatType)
 _NOT_FINITE: Final = {"nan": ".nan", "inf": ".inf", "+inf": ".inf", "-inf": "-.inf"}
+_IS_ONE_LIST: Final = re.compile(r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]")
+_PARTS: Final = re.compile(r"\[[^\[\]]*\]|[^,\s]+")
+"""The items of a list of numbers, of which some may be lists."""
 
 
 def operation_from_options(
@@ -85,14 +89,18 @@ def _read(value: Any, parts: Sequence[types.Type], field: str) -> Any:
 
 
 def _items(text: Any, part: types.Type) -> list[Any]:
-    """The items that one option gives to a list: numbers are parted by commas, texts are not."""
+    """The items that one option gives to a list: commas part numbers, and lists of them in brackets, and no texts."""
     if not isinstance(text, str) or not _holds_numbers(part):
         return [text]
-    return [
-        _scalar(item.strip(), _item_types(part))
-        for item in text.strip("[]() ").split(",")
-        if item.strip()
-    ]
+    items = _item_types(part)
+    inner = next((item for item in items if isinstance(item, LISTS)), None)
+    if inner is None:
+        return [
+            _scalar(item.strip(), items) for item in text.strip("[]() ").split(",") if item.strip()
+        ]
+    text = text.strip()
+    parts = _PARTS.findall(text[1:-1] if _IS_ONE_LIST.fullmatch(text) else text)
+    return [_items(one, inner) if one.startswith("[") else _scalar(one, items) for one in parts]
 
 
 def _mapping(texts: Sequence[str], parts: Sequence[types.Type], field: str) -> dict[str, Any]:

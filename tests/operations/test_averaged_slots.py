@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -170,3 +171,47 @@ def test_it_is_the_explicit_policy_alone_and_says_what_it_is(tmp_path: Path) -> 
     one, other = (saved(tmp_path / str(n), trained(tx, gradients(n))) for n in (1, 2))
     assert previewed(one, other).edits[0].twins == {"transform": 2}
     assert previewed(one, other, optimizer=None).edits[0].twins == {"reset": 2}
+
+
+LAYERED: dict[str, Any] = {
+    "adam": optax.adam(1e-2),
+    "momentum": optax.sgd(1e-2, momentum=0.9),
+    "average of updates": optax.chain(optax.ema(0.9), optax.adam(1e-2)),
+    "multi-steps": optax.MultiSteps(optax.adam(1e-2), 2),
+}
+
+
+@pytest.mark.parametrize("kind", LAYERED)
+@pytest.mark.parametrize("op", ["average", "interpolate"])
+def test_slots_go_by_the_number_of_the_layer_of_their_param(
+    op: str, kind: str, tmp_path: Path
+) -> None:
+    """Numbers that differ from layer to layer: each layer's state is the mean by the weights of its params."""
+    tx = LAYERED[kind]
+    one, other = (
+        trained(
+            tx, [{f"layers_{n}": {"w": g["a"]["w"]} for n in range(3)} for g in gradients(seed)]
+        )
+        for seed in (1, 2)
+    )
+    source, member = saved(tmp_path / "one", one), saved(tmp_path / "other", other)
+    number = {"weights": [[1, 0], [0, 1]]} if op == "average" else {"t": [0, 1]}
+    edit = {"op": op, "at": "params/layers_*", "with": member, "optimizer": "transform", **number}
+    report = surgery.apply(source, str(tmp_path / "new"), plan_from_document({"edits": [edit]}))
+    assert report.verified
+    with ocp.StandardCheckpointer() as checkpointer:
+        target = jax.tree.map(ocp.utils.to_shape_dtype_struct, one)
+        found = checkpointer.restore(tmp_path / "new", target)
+    before, after = (
+        {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree.leaves_with_path(tree)}
+        for tree in (one, other)
+    )
+    seen = set()
+    for path, leaf in jax.tree.leaves_with_path(found):
+        name = jax.tree_util.keystr(path)
+        layer = re.search(r"layers_(\d)", name)
+        t = int(layer[1]) / 2 if layer else 0.0
+        wanted = (1 - t) * np.asarray(before[name], "f8") + t * np.asarray(after[name], "f8")
+        np.testing.assert_allclose(leaf, wanted.astype(leaf.dtype), rtol=1e-6, err_msg=name)
+        seen.add(t)
+    assert seen == {0.0, 0.5, 1.0}

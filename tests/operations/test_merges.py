@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from itertools import combinations
 from typing import Any
 
 import ml_dtypes
+import msgspec
 import numpy as np
 import pytest
 
 from surgery_cli.errors import PlanError, ValueRefusal
+from surgery_cli.operations.average import Average
+from surgery_cli.operations.averaging import Averaging
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.breadcrumbs import Breadcrumbs
 from surgery_cli.operations.dare import Dare
 from surgery_cli.operations.ema import Ema, exponent, powers
 from surgery_cli.operations.interpolate import Interpolate
 from surgery_cli.operations.karcher import KarcherMean
+from surgery_cli.operations.merging import Merging
 from surgery_cli.operations.model_stock import ModelStockMerge
 from surgery_cli.operations.swa import Swa
+from surgery_cli.operations.table import operations
 from surgery_cli.operations.task_arithmetic import TaskArithmetic
 from surgery_cli.operations.ties import Ties
 from tests.operations.value_edits import computed, draft_of, path_of, scene_of
 from tests.operations.value_edits import merged as merged_all
 
+MERGES = [name for name, kind in operations().items() if issubclass(kind, Merging | Averaging)]
 AT = "params/layers_0/kernel"
 SHAPE = (12, 10)
 DTYPES = [np.float32, ml_dtypes.bfloat16, np.float64]
@@ -117,6 +124,61 @@ def test_numbers_lie_over_the_layers_that_the_pattern_counts() -> None:
     np.testing.assert_allclose([found[f"params/layers_{n}/w"][0] for n in range(12)], wanted)
     with pytest.raises(PlanError, match="'params' counts none"):
         merged_all(Interpolate(at="params", with_="a", t=(0.0, 1.0)), leaves)
+
+
+def _numbers_of(operation: type[Operation]) -> dict[str, Any]:
+    """The fields of an edit that are numbers, or lists of them: of JSON's schema of it, not of its code."""
+    schema = msgspec.json.schema(operation)["$defs"][operation.__name__]["properties"]
+    return {
+        name: field
+        for name, field in schema.items()
+        if '"number"' in json.dumps(field) and name not in Operation.__struct_fields__
+    }
+
+
+@pytest.mark.parametrize("name", MERGES)
+def test_every_number_of_every_merge_may_be_a_list_over_the_layers(name: str) -> None:
+    for field, schema in _numbers_of(operations()[name]).items():
+        ways = [way.get("type") for way in schema.get("anyOf", [schema])]
+        one = schema["items"] if ways == ["array"] else schema
+        ways = [way.get("type") for way in one.get("anyOf", [one])]
+        assert {"number", "array"} <= {*ways}, f"{name}: {field} is {schema}"
+
+
+LISTS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "karcher weights": (KarcherMean, {"weights": [(1.0, 3.0), 2.0]}),
+    "breadcrumbs outliers": (Breadcrumbs, {"density": 0.5, "outliers": (0.0, 0.5)}),
+    "breadcrumbs all": (
+        Breadcrumbs,
+        {"density": (0.25, 0.75), "outliers": (0.0, 0.5), "scale": (0.5, 1.0), "weights": [(1, 2)]},
+    ),
+    "average weights": (Average, {"weights": [(1.0, 3.0), (2.0, 0.0)]}),
+    "ties": (Ties, {"density": (0.25, 1.0), "scale": (0.5, 1.0), "weights": [(1.0, 2.0)]}),
+    "dare": (Dare, {"density": (0.25, 1.0), "scale": (0.5, 1.0), "weights": [(1.0, 2.0)]}),
+    "task-arithmetic": (TaskArithmetic, {"scale": (0.5, 1.0), "weights": [(1.0, -2.0)]}),
+    "slerp": (Interpolate, {"method": "slerp", "t": (0.0, 1.0)}),
+}
+
+
+@pytest.mark.parametrize("case", LISTS)
+def test_a_list_of_numbers_is_an_edit_of_its_own_for_each_layer(case: str) -> None:
+    """Five layers by one edit, and each alone by the number that stands in the middle of a straight line."""
+    operation, fields = LISTS[case]
+    own, other = (
+        {f"params/layers_{n}/w": leaf for n, leaf in enumerate(models(5)[k : k + 5])}
+        for k in (0, 1)
+    )
+    found = merged_all(operation(at="params/layers_*", with_="a", **fields), [own, other])
+
+    def at_layer(value: Any, n: int) -> Any:
+        if isinstance(value, tuple):
+            return float(np.interp(n, [0, 4], value))
+        return tuple(at_layer(each, n) for each in value) if isinstance(value, list) else value
+
+    for n, path in enumerate(own):
+        alone = {field: at_layer(value, n) for field, value in fields.items()}
+        edit = operation(at=path, with_="a", **alone)
+        assert found[path].tobytes() == merged_all(edit, [own, other])[path].tobytes(), (case, n)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

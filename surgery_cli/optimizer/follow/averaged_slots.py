@@ -64,7 +64,8 @@ class Averages:
             assumed.update(taken.assumed)
             self._counts[member.source, tuple(beside_taken(taken))] += len(moving)
         for slot in moving:
-            recipe = self._edit.made(slot.path, draft.leaves[slot.path].recipe, self._scene)
+            before = draft.leaves[slot.path].recipe
+            recipe = self._edit.made(slot.path, before, self._scene, param.recipe)
             yield slot, Change(self._edit.name, Means(), recipe)
 
     def notes(self) -> Iterator[Consequence]:

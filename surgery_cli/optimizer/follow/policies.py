@@ -265,7 +265,8 @@ class _Carrying:
             changes = like_param(self._draft.leaves[slot.param], recipe)
         if changes is None:  # at the path of the param, which random values go by
             path = slot.param if isinstance(effect, ByMap) else slot.path
-            made = self._edit.made(path, recipe, self._scene)
+            like = self._draft.leaves[slot.param].recipe
+            made = self._edit.made(path, recipe, self._scene, like)
             changes = (Change(self._edit.name, self._edit.effect_on(made, recipe.spec), made),)
         self._apply(slot, changes, "carried")
 

@@ -67,5 +67,7 @@ class Edit(Protocol):
     def effect_on(self, recipe: Recipe, before: LeafSpec) -> Effect:
         """What it did to the leaf, which was like that before, of which it made this recipe."""
 
-    def made(self, path: LeafPath, recipe: Recipe, scene: States) -> Recipe:
-        """What it makes of another leaf that is like the param."""
+    def made(
+        self, path: LeafPath, recipe: Recipe, scene: States, like: Recipe | None = None
+    ) -> Recipe:
+        """What it makes of another leaf that is like the param, of which it made ``like``."""
