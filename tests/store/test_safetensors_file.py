@@ -132,7 +132,9 @@ def test_an_index_that_names_what_is_not_there_is_refused(tmp_path: Path) -> Non
         ({**WEIGHT_MAP, "x": "model-1.safetensors"}, "does not hold 'x'"),
         ({"c": "model-2.safetensors", "a": "model-1.safetensors"}, "holds 'b', and the index"),
         ({**WEIGHT_MAP, "a": "model-2.safetensors"}, "model-2.safetensors' does not hold 'a'"),
-        ({"x": "../model-1.safetensors"}, "does not exist"),
+        ({"x": "../model-1.safetensors"}, "names the shard '../model-1"),
+        ({"x": "/etc/model-1.safetensors"}, "names the shard '/etc/model-1"),
+        ({"x": ".."}, "names the shard '..'"),
     ):
         index.write_text(json.dumps({"weight_map": weight_map}))
         with pytest.raises(CheckpointError, match=says):

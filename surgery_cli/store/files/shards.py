@@ -93,6 +93,12 @@ def _promised(folder: Path, kind: ShardKind) -> dict[str, list[LeafPath] | None]
         names = promised.setdefault(file, [])
         assert names is not None
         names.append(LeafPath((leaf,)))
+    if outside := [name for name in promised if name in {".", ".."} or {"/", "\0"} & {*name}]:
+        raise CheckpointError(
+            f"'{folder / indexes[0]}' names the shard '{outside[0]}'",
+            why="shards stand beside their index, and nothing else is opened",
+            fix="copy the index again from where it was whole, or put the file's own name there",
+        )
     if absent := sorted(set(promised) - set(inside)):
         more = f", and {len(absent) - 1} more that are missing" if len(absent) > 1 else ""
         raise CheckpointError(
