@@ -12,6 +12,7 @@
 #   make plans    hold N random plans against flat NumPy (N=2000 SEED=7)
 #   make fuzz     give every reader N inputs that nobody writes (N=100000 SEED=7 ARGS="--kinds msgpack"), and add up
 #                 what became of them in docs/proof/fuzz.json
+#   make rescues  rescue 220 checkpoints that are damaged at random, and write what came of them to docs/proof/rescues.json
 #   make versions run the tests with the oldest versions that pyproject.toml allows, and with the newest that there are
 #   make soak     strike runs for HOURS, and add the counts to docs/proof/faults.json (HOURS=1; ARGS="--seed 7 --sections calls")
 #   make docs     build the site of the documentation into build/site; it gets an environment of its own in build/docs-env
@@ -31,7 +32,7 @@ N ?= 2000
 SEED ?= 1
 HOURS ?= 1
 
-.PHONY: help demo test check check-all oracle powers plans fuzz soak mutants versions lint docs bench bench-peers samples clean
+.PHONY: help demo test check check-all oracle powers plans fuzz rescues soak mutants versions lint docs bench bench-peers samples clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -87,6 +88,9 @@ versions: $(INSTALLED)
 	  build/$$which/bin/python -m pip install --quiet -c build/$$which.txt -e '.[dev,demo]'; \
 	  build/$$which/bin/python -m pytest $(ARGS); \
 	done
+
+rescues: $(INSTALLED)
+	@RESCUES=220 RESCUES_TO=docs/proof/rescues.json $(BIN)/python -m pytest tests/salvage/test_random_damage.py -n 0 -s
 
 soak: $(INSTALLED)
 	@PYTHONPATH=. nice -n 19 $(BIN)/python -m tests.faults --hours $(HOURS) $(ARGS)

@@ -1,4 +1,5 @@
-"""Every promise of the documentation, and what holds it to account: tests by name, and commands that try for longer."""
+"""Every promise of the documentation, and what holds it to account: tests by name, commands that try for longer, and
+which of what those count would break it."""
 
 from __future__ import annotations
 
@@ -6,17 +7,59 @@ from typing import NamedTuple
 
 
 class Promise(NamedTuple):
-    """A sentence; the tests that fail where it is broken; and the command that tries for as long as one likes."""
+    """A sentence; the tests that fail where it is broken; the command that tries for longer, of whose counts the page
+    has those in ``breaks``, names of columns of its table: each must be 0."""
 
     text: str
     tests: tuple[str, ...] = ()
     command: str = ""
+    breaks: tuple[str, ...] = ()
+    of: str = ""
+    """How the names of those rows of the table begin that count; every row of the command by default."""
 
 
 FAULTS = "python -m tests.faults --hours 1 --sections {}"
 STRUCK = "test_what_strikes_a_run_leaves_the_old_or_the_new_one_and_what_is_said_is_true"
 
 PROMISES: dict[str, tuple[Promise, ...]] = {
+    "README.md": (
+        Promise(
+            "Every mistake that metadata can show is said before any work, all of them at once.",
+            (
+                "test_all_problems_come_at_once_and_as_json_on_standard_output",
+                "test_everything_that_is_wrong_is_said_at_once_by_its_name",
+            ),
+        ),
+        Promise(
+            "Nothing warns and carries on: what changes what happens is said with `--quiet`, too.",
+            ("test_quiet_still_says_what_changes_what_happens",),
+        ),
+        Promise(
+            "Every layout of every release that is named opens with exactly its true values, and Orbax restores what"
+            " was edited.",
+            (
+                "test_every_checkpoint_opens_with_exactly_its_true_values",
+                "test_an_edit_of_one_leaf_leaves_every_other_one_exact",
+                "test_orbax_restores_the_edited_checkpoints_of_its_older_releases",
+                "test_every_operation_of_the_table_is_judged",
+            ),
+        ),
+        Promise(
+            "Nothing is ever unpickled.",
+            (
+                "test_objects_are_refused_and_never_unpickled",
+                "test_a_pickle_called_npy_is_refused_and_never_unpickled",
+            ),
+        ),
+        Promise(
+            "The tutorial, the recipes and the batch jobs print and do what they show.",
+            (
+                "test_the_tutorial_prints_what_it_shows",
+                "test_every_recipe_of_the_page_is_held_by_a_test_and_short",
+                "test_the_commands_of_a_page_run_in_their_order",
+            ),
+        ),
+    ),
     "how-it-writes.md": (
         Promise(
             "A destination appears whole or not at all; with `--force` the old one or the new one stands.",
@@ -25,6 +68,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
                 "test_where_names_cannot_be_exchanged_whatever_fails_while_one_is_given_is_told",
             ),
             FAULTS.format("calls,signals,power"),
+            ("torn", "hang"),
         ),
         Promise(
             "A source is never written to, and outlives its results.",
@@ -33,15 +77,20 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
                 "test_generations_of_edits_leave_all_their_ancestors_alone",
             ),
             FAULTS.format("calls,signals,meanwhile"),
+            ("source",),
         ),
         Promise("A result outlives its source.", ("test_the_destination_outlives_the_source",)),
         Promise(
-            "After exit code 0 the result outlasts a power cut.", (STRUCK,), FAULTS.format("power")
+            "After exit code 0 the result outlasts a power cut.",
+            (STRUCK,),
+            FAULTS.format("power"),
+            ("torn",),
         ),
         Promise(
             'What a run says that it left is what it left; "nothing was left behind" is true.',
             (STRUCK, "test_an_error_says_what_could_not_be_removed"),
             FAULTS.format("calls,signals"),
+            ("sentence",),
         ),
         Promise(
             "What a killed run left, `surgery clean` removes, and never what a living one is writing.",
@@ -50,6 +99,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
                 "test_a_living_runs_staging_is_never_removed",
             ),
             FAULTS.format("calls"),
+            ("other",),
         ),
         Promise(
             "With `--resume` the same command goes on from there, and nobody can tell from the result.",
@@ -73,12 +123,14 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
                 "test_of_two_runs_on_one_destination_one_wins_and_the_other_is_told",
             ),
             FAULTS.format("meanwhile"),
+            ("torn", "hang"),
         ),
         Promise(
             "So it is wherever a run reads and writes: a device that fills, another device, one without hard links or"
             " reflinks, read-only, another user's. What this machine cannot mount is named and skipped.",
             ("test_wherever_a_run_reads_and_writes_it_is_done_or_refused_as_that_place_asks_for",),
             FAULTS.format("filesystems"),
+            ("torn", "source", "other"),
         ),
         Promise(
             "Nothing is overwritten unless that is asked for.",
@@ -146,11 +198,13 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
                 "test_after_a_seal_no_file_goes_or_comes_unseen",
             ),
             FAULTS.format("flips"),
+            ("flip",),
         ),
         Promise(
             "Without one, metadata that Orbax refuses or takes for another is a finding.",
             ("test_without_digests_metadata_that_orbax_refuses_or_takes_for_another_is_a_finding",),
             FAULTS.format("flips"),
+            ("flip",),
         ),
         Promise(
             "All turns of a sample together read each byte once, and find each damage in one turn.",
@@ -189,15 +243,26 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
                 "test_what_is_whole_comes_back_and_nothing_has_a_wrong_value",
                 "test_what_is_whole_is_rescued_and_the_rest_is_named",
             ),
-            "make check-all",
+            "make rescues",
+            ("lost though whole", "wrong values"),
         ),
         Promise(
             "Of a save that was killed nothing is lost that is there.",
             ("test_of_a_save_that_was_killed_nothing_is_lost_that_is_there",),
+            "make rescues",
+            ("lost though whole", "wrong values"),
+            of="killed",
         ),
         Promise(
             "A flipped bit is no proof, and with a digest on record a loss.",
             ("test_a_flipped_bit_is_no_proof_and_with_a_digest_on_record_a_loss",),
+        ),
+        Promise(
+            "A chunk that is missing is never read as zeros.",
+            (
+                "test_a_chunk_that_is_missing_is_no_zeros",
+                "test_a_chunk_that_is_gone_from_an_old_checkpoint_is_named_not_read_as_zeros",
+            ),
         ),
         Promise(
             "Whatever command refuses what is broken says what a rescue would find.",
@@ -219,6 +284,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
             "No input is a bug, takes over 2 GiB or 20 seconds, or is read otherwise than others read it.",
             ("test_what_nobody_writes_is_refused_or_read_as_others_read_it",),
             "make fuzz N=1000000",
+            ("bug", "crash", "memory", "time", "differs", "refused"),
         ),
     ),
     "limits.md": (
@@ -232,6 +298,118 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         Promise(
             "No pattern takes long: a regular expression is ended.",
             ("test_no_glob_takes_long", "test_a_regular_expression_that_tries_every_way_is_ended"),
+        ),
+    ),
+    "costs.md": (
+        Promise(
+            "Cost follows the edit: what is not edited is neither read nor written (seconds: the table of that page).",
+            (
+                "test_one_edited_leaf_adds_its_own_bytes_and_links_the_rest",
+                "test_a_rename_writes_no_tensor_bytes",
+                "test_copies_and_swaps_write_no_tensor_bytes",
+                "test_what_must_be_reached_is_said_of_the_rows_that_were_measured",
+            ),
+            "make bench",
+        ),
+    ),
+    "undoing.md": (
+        Promise(
+            "The inverse of a run gives back what it was made of, bit for bit, optimizer state included.",
+            (
+                "test_the_inverse_gives_back_the_original_bit_for_bit",
+                "test_any_two_edits_are_undone",
+                "test_three_edits_are_undone",
+            ),
+        ),
+        Promise(
+            "It is refused over a source that has changed since.",
+            ("test_a_plan_that_was_kept_is_refused_over_a_source_that_has_changed_since",),
+        ),
+    ),
+    "many-hosts.md": (
+        Promise(
+            "The result of many processes is that of one.",
+            (
+                "test_the_result_is_that_of_one_process",
+                "test_every_kind_of_work",
+                "test_every_layout",
+            ),
+        ),
+        Promise(
+            "Whatever ends one process ends all, and leaves nothing that is taken for whole.",
+            (
+                "test_every_process_dies_at_random_points",
+                "test_a_process_that_dies_leaves_nothing_that_is_taken_for_whole",
+            ),
+        ),
+    ),
+    "buckets.md": (
+        Promise(
+            "Of every preview, requests and bytes are what is asked for then.",
+            ("test_requests_are_as_the_preview_says", "test_requests_of_other_ways_to_write"),
+        ),
+        Promise(
+            "What a service fails at for a while changes no result; what stays refused leaves nothing behind.",
+            ("test_faults_change_no_result", "test_what_fails_leaves_nothing"),
+        ),
+    ),
+    "layout.md": (
+        Promise(
+            "Values in another layout are the same, bit for bit, and Orbax restores them on the mesh asked for.",
+            (
+                "test_it_is_the_same_bit_for_bit_within_the_memory",
+                "test_orbax_restores_every_layout_on_the_mesh_that_was_asked_for",
+            ),
+        ),
+    ),
+    "deriving-plans.md": (
+        Promise(
+            "The plan makes of one tree the other, value by value; no pair that is called sure is wrong.",
+            (
+                "test_the_plan_makes_of_one_model_the_other_value_by_value",
+                "test_no_pair_that_is_called_sure_is_wrong_where_values_tell",
+                "test_no_pair_that_is_called_sure_is_wrong_where_there_are_no_values",
+            ),
+        ),
+    ),
+    "conversions.md": (
+        Promise(
+            "Logits are those of `transformers`, and the weights come back, bit for bit.",
+            (
+                "test_logits_are_those_of_transformers_and_weights_come_back",
+                "test_there_and_back_is_where_it_was_bit_for_bit",
+            ),
+        ),
+    ),
+    "export.md": (
+        Promise(
+            "The format's own reader restores what was exported: Flax, NumPy, safetensors, T5X, PEFT.",
+            (
+                "test_flax_restores_the_state_that_orbax_has_saved",
+                "test_numpy_loads_every_leaf_by_its_path",
+                "test_every_dtype_comes_out_as_it_was",
+                "test_t5x_loads_a_train_state_that_orbax_saved",
+                "test_an_adapter_says_what_peft_itself_says",
+            ),
+        ),
+    ),
+    "checks.md": (
+        Promise(
+            "A policy that checks nothing is never green; all that breaks one is said at once.",
+            (
+                "test_a_policy_that_checks_nothing_is_never_green",
+                "test_all_that_breaks_a_policy_is_said_at_once",
+            ),
+        ),
+    ),
+    "pages.md": (
+        Promise(
+            "A page asks no network for anything, and names of strangers do nothing in it.",
+            (
+                "test_a_page_holds_the_document_of_json_and_asks_no_network",
+                "test_names_of_strangers_are_shown_and_do_nothing",
+                "test_names_of_strangers_are_text_and_nothing_else",
+            ),
         ),
     ),
 }

@@ -51,10 +51,10 @@ class Tally:
 
     def save(self, file: Path, seconds: float) -> None:
         """Add what was counted to what the file has of the same program."""
-        program = _program()
+        current = program()
         known = json.loads(file.read_text()) if file.exists() else {}
-        if known.get("program") != program:
-            known = {"program": program, "soaks": 0, "seconds": 0, "sections": {}}
+        if known.get("program") != current:
+            known = {"program": current, "soaks": 0, "seconds": 0, "sections": {}}
         for section, counted in self.counts.items():
             before = Counter(known["sections"].get(section, {}))
             known["sections"][section] = dict(sorted((before + counted).items()))
@@ -65,7 +65,7 @@ class Tally:
         file.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n")
 
 
-def _program() -> str:
+def program() -> str:
     """Which program it was: git's name for the folder of its source, as it was committed."""
     asked = ["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD:surgery_cli"]
     return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()

@@ -6,9 +6,10 @@ import subprocess
 
 import pytest
 
-from docs.make_promises import DOCS, page, places_of_tests
+from docs import make_promises
+from docs.make_promises import DOCS, counts_of, page, places_of_tests
 from tests.faults.sections import SECTIONS
-from tests.promises import PROMISES
+from tests.promises import PROMISES, Promise
 
 EVERY = [promise for made in PROMISES.values() for promise in made]
 COMMANDS = sorted({promise.command for promise in EVERY} - {""})
@@ -38,3 +39,36 @@ def test_every_command_runs(command):
     from tests.faults.__main__ import _asked
 
     assert {f"--{name}" for name in vars(_asked(words[3:]))} >= options
+
+
+def test_what_was_counted_stands_beside_the_promise_that_it_would_break(monkeypatch):
+    """Of the sections that the command names alone; and a machine that counts has something to count."""
+    known = {
+        "faults": {
+            "sections": {"calls": {"trials": 1000, "torn": 1}, "power": {"trials": 2, "torn": 2},
+                         "signals": {"trials": 5, "hang": 4}}
+        },
+        "fuzz": {"kinds": {"npz": {"inputs": 7}, "plans": {"inputs": 8, "bug": 1}}},
+        "rescues": {"layouts": {"killed-0": {"tries": 3}, "v1": {"tries": 4, "wrong values": 5}}},
+    }  # fmt: skip
+    monkeypatch.setattr(make_promises, "counted", known.__getitem__)
+
+    def counted(of, command, *breaks):
+        return counts_of(Promise("", (), command, breaks, of))
+
+    strikes = "python -m tests.faults --hours 1 --sections "
+    assert counted("", strikes + "calls,power", "torn", "hang") == "1,002 trials: 3 torn, 0 hangs"
+    assert counted("", strikes + "signals", "torn", "hang") == "5 trials: 0 torn, 4 hangs"
+    assert counted("", strikes + "flips", "flip") == counted("", strikes + "calls") == ""
+    assert counted("", "make fuzz N=9", "bug", "time") == "15 inputs: 1 tracebacks, 0 over 20 s"
+    assert counted("", "make rescues", "wrong values") == "7 tries: 5 wrong values"
+    assert counted("killed", "make rescues", "wrong values") == "3 tries: 0 wrong values"
+
+
+def test_every_command_that_counts_says_what_would_break_its_promise():
+    """But for those that measure, or end with an error, and leave no counts."""
+    silent = {one.command for one in EVERY if one.command and not one.breaks}
+    assert {command for command in silent if "--rows" not in command} == {
+        "make bench",
+        "make oracle",
+    }
