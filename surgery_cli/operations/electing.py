@@ -13,8 +13,9 @@ from surgery_cli.draft.kernels.deltas import AddDeltas, AddElected
 from surgery_cli.draft.kernels.largest import IsLargest, LargestCut, size_bits
 from surgery_cli.draft.kernels.mask import Masked
 from surgery_cli.draft.recipe import Draft
+from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Scene
-from surgery_cli.operations.layered import Layered, by_layer, check_layered
+from surgery_cli.operations.layered import Layered, all_numbers, by_layer, check_layered
 from surgery_cli.operations.merging import (
     MergeLeaf,
     Merging,
@@ -25,6 +26,7 @@ from surgery_cli.operations.merging import (
 )
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.words.advice import worded
 
 
 class Thinning(Merging, kw_only=True, frozen=True):
@@ -45,7 +47,10 @@ class Thinning(Merging, kw_only=True, frozen=True):
         Meta(description="One for each fine-tune, in the order of `with`; 1 each if left out."),
     ] = ()
     normalize: Annotated[
-        bool, Meta(description="Divide by the sum of the weights, of those that count there.")
+        bool,
+        Meta(
+            description="Divide by the sum of the weights, of those that count there; none may be below 0 then."
+        ),
     ] = True
 
     takes_complex: ClassVar[bool] = False
@@ -65,6 +70,13 @@ class Thinning(Merging, kw_only=True, frozen=True):
     def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
         check_layered(self.density, "density", 0.0, 1.0, open_low=True)
         refuse_nothing(self.scale, "scale")
+        if self.normalize and any(weight < 0 for weight in all_numbers(self.weights)):
+            raise PlanError(
+                "a weight is below 0, and weights are divided by their sum",
+                why="a sum below 0 turns every difference round, and one near 0 makes them huge",
+                fix=worded("{normalize: false} takes weights as they are"),
+                field="weights",
+            )
         super().check(named, draft, scene)
 
     def merger(self, named: Selection, scene: Scene) -> MergeLeaf:

@@ -100,9 +100,12 @@ def _addresses(named: Sequence[str], steps: str, scene: States) -> list[str]:
     return found
 
 
-def refuse_repeated(others: Sequence[Member], scene: States, *, is_edited: bool) -> None:
+def refuse_repeated(
+    others: Sequence[Member], scene: States, *, is_edited: bool, is_base: bool = False
+) -> None:
     """See that no checkpoint counts twice: that is more often a slip than a weight.
 
+    ``is_base``: the source is what differences are taken from, and has no weight.
     ``is_edited``: earlier edits of the plan have changed leaves of the source that are averaged, which makes the
     stored source another member.
 
@@ -120,12 +123,18 @@ def refuse_repeated(others: Sequence[Member], scene: States, *, is_edited: bool)
             continue
         said.add(member.source.places)
         with gathering.catching(field="with"):
-            raise _repeated(member, double[0])
+            raise _repeated(member, double[0], is_base=is_base)
     gathering.raise_if_any()
 
 
-def _repeated(member: Member, double: Member) -> PlanError:
+def _repeated(member: Member, double: Member, *, is_base: bool) -> PlanError:
     address = member.source.address
+    if double.name == SOURCE and is_base:
+        return PlanError(
+            f"'{address}' is the source, which is the base",
+            why="its difference from itself is nothing",
+            fix=worded("leave it out of {with}"),
+        )
     fix = "name it once"
     if double.name == SOURCE:
         what = f"'{address}' would count twice: it is the source"

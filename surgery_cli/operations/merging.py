@@ -94,7 +94,7 @@ class Merging(Partnered, Numeric, kw_only=True, frozen=True):
                 field="weights",
             )
         is_edited = any(not draft.is_untouched(path) for path in named)
-        refuse_repeated(others, scene, is_edited=is_edited)
+        refuse_repeated(others, scene, is_edited=is_edited, is_base=self.source_is_base)
         refuse_lacking(named, others, draft)
         if not self.is_between:
             refuse_negative(draft, named, "differences that are added")

@@ -148,7 +148,14 @@ def _perhaps(
         for side, own, other in (("a", pair.old, pair.new), ("b", pair.new, pair.old)):
             for path in own.members:
                 said.setdefault((side, path), []).append(f"{other} ({why})")
-    lacking = {path: wanted[path] for one in left if one.side == "b" for path in one.leaves}
+    # parts of a fused leaf, too, are left over, and are no leaves of the tree
+    lacking = {
+        path: wanted[path]
+        for one in left
+        if one.side == "b"
+        for path in one.leaves
+        if path in wanted
+    }
     new = {path: spec for path, spec in lacking.items() if ("b", path) not in said}
     resizings = resizable(families_of(unpaired), families_of(new)).perhaps()
     return said | {("b", path): texts for path, texts in resizings.items()}

@@ -208,6 +208,25 @@ def test_fused_projections_are_cut_and_put_together(surgery, tmp_path, fused, ba
     assert {pair["certainty"] for pair in pairs} == {expected}
 
 
+def test_a_fused_leaf_whose_parts_cannot_be_found_is_a_gap(surgery, tmp_path):
+    """Its axis of two, for keys and values, is as long as the one of the heads: shapes tell which is cut by nothing."""
+    draw = np.random.default_rng(0)
+    old, new = {}, []
+    for n in range(3):
+        parts = [draw.standard_normal((24, 2, 6)).astype(np.float32) for _ in range(2)]
+        for name, values in zip("kv", parts, strict=True):
+            torch = np.ascontiguousarray(values.reshape(24, 12).T)
+            old[f"model.layers.{n}.self_attn.{name}_proj.weight"] = torch
+        new.append(np.stack(parts, 1))
+    old["model.embed_tokens.weight"] = same = draw.standard_normal((50, 24)).astype(np.float32)
+    save_file(old, tmp_path / "parts.safetensors")
+    fused = {"params/embed/embedding": same, "params/trunk/wkv/kernel": np.stack(new, 1)}
+    whole = saved(tmp_path / "whole", fused)
+    derived = surgery("derive", tmp_path / "parts.safetensors", whole)
+    assert derived.code == 1, derived.err
+    assert "params/trunk/wkv/kernel" in derived.err
+
+
 SOME = ("llama-linen", "llama_tied-maxtext", "phi3-linen", "gemma-maxtext")
 
 

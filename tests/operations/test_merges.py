@@ -407,6 +407,19 @@ def test_a_power_function_average_has_the_width_that_is_asked_for(sigma: float) 
     np.testing.assert_allclose(np.dot(weights, values[9::10]), profile @ values, rtol=3e-3)
 
 
+@pytest.mark.parametrize("edit", [Ties, Dare, Breadcrumbs])
+def test_weights_below_0_are_not_divided_by_their_sum(edit: Any) -> None:
+    """That sum would turn the differences round: one fine-tune that is to be unlearnt would be learnt."""
+    rng = np.random.default_rng(0)
+    base, tune = ({"params/w": rng.normal(size=8)} for _ in range(2))
+    at = {"at": "params", "with_": "a", "density": 1.0, "weights": (-1.0,)}
+    with pytest.raises(PlanError, match="a weight is below 0") as caught:
+        merged_all(edit(**at), [base, tune])
+    assert "normalize: false" in str(caught.value.problems[0].fix)
+    made = merged_all(edit(**at, normalize=False), [base, tune])["params/w"]
+    np.testing.assert_allclose(made, 2 * base["params/w"] - tune["params/w"], rtol=1e-12)
+
+
 def test_a_mean_over_steps_goes_on_from_one_of_them() -> None:
     leaves, scene, draft = run_of([100, 200, 300], 100)
     with pytest.raises(PlanError, match=r"step 100, the source, is none of 200\.\.300") as caught:
