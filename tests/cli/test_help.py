@@ -94,6 +94,10 @@ def completed(line, shell="bash"):
         ("surgery rescale RUN new params --optimizer tr", ["transform"]),
         ("surgery rescale RUN new params --except params/Dense_1/k", ["params/Dense_1/kernel"]),
         ("surgery rescale RUN new params --link=re", ["reflink"]),
+        ("surgery rescale RUN new params --optimizer-kind adamw", ["adamw"]),
+        ("surgery rescale RUN new params --limit", ["--limit"]),
+        ("surgery diff RUN RUN --output markd", ["markdown="]),
+        ("surgery reinit RUN new params --init lecun_n", ["lecun_normal"]),
         ("surgery average RUN new params --with RUN@2", ["250"]),
     ],
 )
@@ -104,6 +108,11 @@ def test_bash_completes_commands_steps_choices_and_paths(checkpoint, line, offer
 def test_other_shells_are_offered_whole_words(checkpoint):
     (offered,) = completed(f"surgery inspect {checkpoint}@2", "fish")
     assert offered == f"{checkpoint}@250"
+
+
+def test_other_shells_replace_the_option_with_its_value(checkpoint):
+    (offered,) = completed(f"surgery rescale {checkpoint} new params --link=re", "fish")
+    assert offered == "--link=reflink"
 
 
 def test_every_choice_is_completed():

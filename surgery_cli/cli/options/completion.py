@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -55,6 +56,38 @@ def complete_item(context: typer.Context, incomplete: str) -> list[str]:
     return _starting(_located(context, lambda found: filter(None, found.items)), incomplete)
 
 
+def complete_output(context: typer.Context, incomplete: str) -> list[str]:
+    """Formats of the command's results, and files behind `FORMAT=`."""
+    from surgery_cli.console.formats.table import formats_of
+
+    name, equals, place = incomplete.partition("=")
+    if equals:
+        return [f"{name}={found}" for found in complete_checkpoint(place)]
+    return _starting((f"{one}=" for one in formats_of(context.info_name or "")), incomplete)
+
+
+def complete_limit(incomplete: str) -> list[str]:
+    """Names of limits; their values are the user's."""
+    from surgery_cli.inputs.limits import LIMITS
+
+    return _starting((f"{name}=" for name in LIMITS), incomplete)
+
+
+def complete_initializer(incomplete: str) -> list[str]:
+    """Names of initializers."""
+    from surgery_cli.operations.initializers import INITIALIZERS
+
+    return _starting(INITIALIZERS, incomplete)
+
+
+def complete_kind(incomplete: str) -> list[str]:
+    """Factories of optimizers."""
+    from surgery_cli.optimizer.knowledge.factories import FACTORIES
+
+    at, equals, begun = incomplete.rpartition("=")
+    return [at + equals + name for name in _starting(FACTORIES, begun)]
+
+
 def completion_of(
     spelled: str, metavar: str, choices: Iterable[str] = ()
 ) -> Callable[..., list[str]] | None:
@@ -74,8 +107,12 @@ _BY_NAME: Final[dict[str, Callable[..., list[str]]]] = {
     "--params": complete_leaf,
     "--except": complete_leaf,
     "--from": complete_leaf,
+    "--init": complete_initializer,
+    "--limit": complete_limit,
+    "--optimizer-kind": complete_kind,
+    "--output": complete_output,
 }
-_PLACES: Final = ("CKPT", "OTHER", "PLAN", "ROOT", "DIR", "SPEC", "[FORMAT=]FILE", "CKPT|FILE")
+_PLACES: Final = ("CKPT", "OTHER", "PLAN", "ROOT", "DIR", "SPEC", "CKPT|FILE", "DST")
 
 
 def _starting(names: Iterable[str], incomplete: str) -> list[str]:
@@ -113,16 +150,53 @@ def _located(context: typer.Context, asked: Callable[[Any], Iterable[Any]]) -> I
 
 def answer_shell(command: Command, arguments: list[str]) -> None:
     """Print what may stand at the cursor, and exit; the shell has said in variables where that is."""
-    begun = ""
-    if os.environ["_SURGERY_COMPLETE"] == "complete_bash":
-        begun = _mend_words()
+    shell = os.environ["_SURGERY_COMPLETE"].partition("_")[2]
+    begun = _mend_words() if shell == "bash" else ""
+    if shell == "zsh":  # one line for each word, which Typer's form for zsh does not keep as it is
+        told = {"_SURGERY_COMPLETE": "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+        os.environ.update(told)
     printed = io.StringIO()
     try:
         with contextlib.redirect_stdout(printed):
             command.main(arguments, prog_name="surgery")
     finally:
-        offered = printed.getvalue().splitlines()
-        print("\n".join(line.removeprefix(begun) for line in offered))  # noqa: T201 - the shell reads this
+        lines = [line for line in printed.getvalue().split("\n") if line]
+        offered = [_option_typed() + line.removeprefix(begun) for line in lines]
+        print(zsh_code(offered) if shell == "zsh" else "\n".join(offered))  # noqa: T201 - the shell reads this
+
+
+def zsh_code(offered: Iterable[str]) -> str:
+    """What zsh evaluates to offer words, each with what it is behind a tab, and no space behind a directory.
+
+    Every word is quoted as `$'…'` without a blank: the shell splits what it is about to evaluate.
+    """
+    words: dict[str, list[str]] = {"compadd": [], "compadd -S ''": [], "compadd -Q -S ''": []}
+    described = []
+    for line in offered:
+        word, tab, meaning = line.partition("\t")
+        if tab:
+            described.append(_zsh_quoted(word.replace(":", "\\:") + f":{meaning}"))
+        elif word.startswith("~"):  # quoted, the shell would not expand it
+            words["compadd -Q -S ''"].append(_zsh_quoted(re.sub(r"([^\w~/.@-])", r"\\\1", word)))
+        else:
+            words["compadd -S ''" if word[-1] in "/=" else "compadd"].append(_zsh_quoted(word))
+    code = [f"{how} -- {' '.join(those)}" for how, those in words.items() if those]
+    if described:
+        code.append(f"local -a offered; offered=({' '.join(described)}); _describe '' offered")
+    return "; ".join(code)
+
+
+def _zsh_quoted(text: str) -> str:
+    """As `$'…'`, all but plain characters by their bytes."""
+    pieces = re.sub(rb"[^\w./@:=,+-]", lambda found: b"\\x%02x" % ord(found[0]), os.fsencode(text))
+    return f"$'{pieces.decode()}'"
+
+
+def _option_typed() -> str:
+    """`--name=` of the word at the cursor where its value is completed: all shells but bash replace the whole word."""
+    typed = os.environ.get("_TYPER_COMPLETE_ARGS", "").rpartition(" ")[2]
+    name, equals, _ = typed.partition("=")
+    return name + equals if equals and name.startswith("--") else ""
 
 
 def _mend_words() -> str:
