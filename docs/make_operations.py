@@ -16,6 +16,9 @@ def page() -> str:
         "Each is an entry under `edits:` in a plan file, and a command of the same name. This page is made by",
         "`docs/make_operations.py` from the operations' own fields; `surgery operations NAME` shows the same.",
         "",
+        "An `axis` may count other things in one leaf than in the leaf beside it (inputs here, outputs there): the",
+        "preview names two of them. With `missing: skip` it names the leaves that stay, as they are missing elsewhere.",
+        "",
     ]
     for name, kind in operations().items():
         first, _, rest = (kind.__doc__ or "").partition("\n")

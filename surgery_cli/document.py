@@ -10,6 +10,7 @@ import msgspec
 
 from surgery_cli.errors import Problem
 from surgery_cli.tree.nested import mapped
+from surgery_cli.words.notes import Note
 
 SCHEMA_VERSION = 1
 
@@ -67,6 +68,18 @@ class Document(msgspec.Struct, kw_only=True, frozen=True):
     def suite(self) -> Suite:
         """The document as cases, for what has any."""
         raise NotImplementedError
+
+
+class Noted(Document, kw_only=True, frozen=True):
+    """A document with notes beside what it says."""
+
+    notes: list[Note] = []
+    note_pages: list[str] = []
+    """The page of the documentation that explains each note, in their order."""
+
+    def __post_init__(self) -> None:
+        pages = [note.page.value for note in self.notes]
+        msgspec.structs.force_setattr(self, "note_pages", pages)
 
 
 class Failure(Document, kw_only=True, frozen=True):

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TextIO
 
 from surgery_cli.console.printable import columns_of, escaped, legible
 from surgery_cli.words.lists import listed
+from surgery_cli.words.notes import Note
 
 Style = str
 """A word for what the text is: ``strong``, ``faint``, ``good``, ``bad``, ``doubtful``, or nothing."""
@@ -92,9 +93,15 @@ class Page:
         self.rest(len(names) - len(names[:most]), indent=indent)
 
     def remarks(self, label: str, texts: Iterable[str], *, indent: int = 0) -> None:
-        """A line for each text, once, behind what kind of remark it is: ``note``, ``assumed``."""
+        """A line for each text, once, behind what kind of remark it is: ``assumed``, ``not seen``."""
         for text in dict.fromkeys(texts):
             self.line(Cell(f"{label}: ", "doubtful"), text, indent=indent)
+
+    def notes(self, notes: Iterable[Note], *, indent: int = 0) -> None:
+        """A line for each note, once, with the page that explains it."""
+        for note in dict.fromkeys(notes):
+            page = Cell(f" [{note.page}]", "faint")
+            self.line(Cell("note: ", "doubtful"), note, page, indent=indent)
 
     def hint(self, text: str, *, indent: int = 0) -> None:
         """A line that says what can be typed to see more."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from surgery_cli.console.arguments import Output
     from surgery_cli.console.page import Page
     from surgery_cli.engine.progress import Listener
+    from surgery_cli.words.notes import Note
 
 
 def print_document(document: Any, output: Output, render: Callable[[Any, Page], None]) -> None:
@@ -33,7 +34,7 @@ def print_report(
     output: Output,
     render: Callable[[Any, Page], None],
     *,
-    consequences: Sequence[str] = (),
+    consequences: Sequence[Note] = (),
     assumptions: Sequence[str] = (),
 ) -> None:
     """Print what a command has done or found; with ``--quiet`` only what nobody should miss, on standard error."""
@@ -45,7 +46,7 @@ def print_report(
     with _complaining():
         page = page_on(sys.stderr)
         page.remarks("assumed", assumptions)
-        page.remarks("note", consequences)
+        page.notes(consequences)
 
 
 def print_aside(document: Any, render: Callable[[Any, Page], None]) -> None:
@@ -154,14 +155,14 @@ def progress(output: Output) -> Iterator[Listener | None]:
 def saying(output: Output) -> Callable[[str], None]:
     """Takes lines for standard error, such as what user code is imported; with ``--quiet`` consequences only."""
     from surgery_cli.console.printable import escaped
-    from surgery_cli.words.notes import Consequence
+    from surgery_cli.words.notes import Consequence, Explained
 
     begin = "\r\x1b[K" if sys.stderr.isatty() else ""  # over what is drawn of the progress
 
     def say(line: str) -> None:
-        if not output.quiet:
-            sys.stderr.write(f"{begin}{escaped(line)}\n")
-        elif isinstance(line, Consequence):
-            sys.stderr.write(f"{begin}note: {escaped(line)}\n")
+        label = "note: " if isinstance(line, Consequence) else ""
+        if label or not output.quiet:
+            said = line.line if isinstance(line, Explained) else line
+            sys.stderr.write(f"{begin}{label}{escaped(said)}\n")
 
     return say

@@ -15,6 +15,7 @@ from surgery_cli.tree.specs import LeafKind
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 
 
 def state_notes(
@@ -39,9 +40,10 @@ def state_notes(
     if any(numbers):
         said = "these numbers of the optimizer's own are averaged, too"
         yield Consequence(
+            DocsPage.AVERAGES,
             worded(
                 "{}: {}; {except} leaves them out", said, listed(filter(None, numbers), MOST_NAMED)
-            )
+            ),
         )
     excluded = scene.select(edit, draft).excluded if edit.exceptions else ()
     left = [
@@ -53,7 +55,7 @@ def state_notes(
     ]
     if any(left):
         said = "these are not averaged, and stay as the source has them"
-        yield Consequence(f"{said}: {listed(filter(None, left), MOST_NAMED)}")
+        yield Consequence(DocsPage.AVERAGES, f"{said}: {listed(filter(None, left), MOST_NAMED)}")
 
 
 def _is_left(

@@ -12,6 +12,7 @@ from surgery_cli.draft.recipe import Draft, Output
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import worded
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import counted
 
 
@@ -35,13 +36,14 @@ def axis_notes(axis: int, paths: Iterable[LeafPath], draft: Draft) -> Iterator[C
         one, other = (_said(path, axis, draft.leaves[path]) for path in apart[0])
         more = f" (so below {counted(len(apart) - 1, 'more node')})" if len(apart) > 1 else ""
         yield Consequence(
+            DocsPage.OPERATIONS,
             worded(
                 "{axis: {}} holds {} and {}{}: give each an edit of its own if that is not meant",
                 axis,
                 one,
                 other,
                 more,
-            )
+            ),
         )
 
 

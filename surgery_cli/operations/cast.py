@@ -33,6 +33,7 @@ from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 
 _UNSTORABLE = ("float8_e4m3", "float6_e2m3fn", "float6_e3m2fn", "uint4", "uint2")
 """What NumPy has with ml_dtypes, and TensorStore does not."""
@@ -72,7 +73,10 @@ def check_storable(dtype: str, field: str, verb: str = "have") -> None:
 
 
 class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
-    """Change the dtype of leaves; without a pattern, of every floating leaf, optimizer state included."""
+    """Change the dtype of leaves; without a pattern, of every floating leaf, optimizer state included.
+
+    Complex leaves and Python numbers stay as they are, and the preview names them.
+    """
 
     to: Annotated[str, Meta(description="The new dtype: `bfloat16`, `float32`, `float8_e4m3fn`, …")]
     underflow: Annotated[
@@ -138,7 +142,7 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
             return after
         named = listed([f"'{path}' ({what})" for path, what in left.items()], _MOST_NAMED)
         said = "these are not cast, being complex or Python numbers, and stay as they are"
-        return after.noting(Consequence(f"{said}: {named}"))
+        return after.noting(Consequence(DocsPage.CAST, f"{said}: {named}"))
 
     def undo(self, before: Draft, after: Draft, home: Homes) -> Undo:
         """The old dtypes again; integers that became wider come back as they were, other values from the source."""

@@ -12,6 +12,7 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
 from surgery_cli.words.advice import Text, worded
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import leaves_text
 from surgery_cli.words.series import folded
 
@@ -105,4 +106,4 @@ def merge_notes(
         if there[new] and old not in draft.leaves:
             size = leaves_text(there[new])
             notes[f"'{old}' joins what stands at '{new}': {size} there already"] = None
-    return list(map(Consequence, folded(notes)))
+    return [Consequence(DocsPage.RENAME, said) for said in folded(notes)]

@@ -13,7 +13,8 @@ class Delete(PlaceOperation, tag="delete"):
     """Delete leaves or subtrees; the twins of deleted params in the optimizer state go with them.
 
     A node that is named goes as a whole: `params/Dense_1`. One that only loses all its leaves stays, empty:
-    `params/Dense_1/*`. Lists that lost an element close the gap, except in the optimizer state.
+    `params/Dense_1/*`. Lists that lost an element close the gap, except in the optimizer state. An item of a step
+    that loses all its leaves is left out; where one is left, paths of the result begin inside it.
     """
 
     example: ClassVar[str] = """\

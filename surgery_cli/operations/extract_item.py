@@ -20,6 +20,7 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import FieldName, worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 
 
 class ExtractItem(PlaceOperation, tag="extract-item", kw_only=True, frozen=True):
@@ -130,7 +131,10 @@ as: weights
         relation: dict[LeafPath, Paths] = dict.fromkeys(draft.leaves, ())
         alone = rekey(draft, relation | subtree(draft, node, LeafPath()), is_literal=True)
         return alone.noting(
-            Consequence(f"the result holds what stood in '{node}' alone: paths begin below it")
+            Consequence(
+                DocsPage.EXTRACT_ITEM,
+                f"the result holds what stood in '{node}' alone: paths begin below it",
+            )
         )
 
     def _beside(self, draft: Draft, node: LeafPath, name: str) -> Draft:
@@ -145,20 +149,25 @@ as: weights
         if not self.keep:
             notes.append(
                 Consequence(
+                    DocsPage.EXTRACT_ITEM,
                     f"a restore of '{own}' takes a target without '{LeafPath(node[1:])}' now, whatever"
-                    " class has that field; `--keep` leaves it there as well"
+                    " class has that field; `--keep` leaves it there as well",
                 )
             )
         if follow and self.keep:
             said = f"twins belong to the params in '{node}', not to their copy in '{name}'"
-            notes.append(Consequence(said))
+            notes.append(Consequence(DocsPage.EXTRACT_ITEM, said))
         elif follow:
             said = (
                 f"{len(follow)} twins stay in '{own}'; their params stand in the item '{name}' now"
             )
-            notes.append(Consequence(said))
+            notes.append(Consequence(DocsPage.EXTRACT_ITEM, said))
             if name != "params":
-                notes.append(Consequence(f"later edits find them with `--params {name}`"))
+                notes.append(
+                    Consequence(
+                        DocsPage.EXTRACT_ITEM, f"later edits find them with `--params {name}`"
+                    )
+                )
         return after.noting(*notes)
 
 

@@ -29,6 +29,7 @@ from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.tree.targets import Places, Target
 from surgery_cli.words.advice import worded
 from surgery_cli.words.notes import Consequence, Note, Remark
+from surgery_cli.words.pages import DocsPage
 
 
 class ExtractLora(Operation, tag="extract-lora", kw_only=True, frozen=True):
@@ -126,11 +127,12 @@ class ExtractLora(Operation, tag="extract-lora", kw_only=True, frozen=True):
         ranks = sorted({recipe.inputs[0].spec.shape[-1] for recipe in _made(new.values())})
         found = f"the least rank for that error is {ranks[0]}"
         found += f" to {ranks[-1]}, kernel by kernel" if len(ranks) > 1 else ""
-        notes: list[Note] = [] if self.error is None else [Remark(found)]
+        notes: list[Note] = [] if self.error is None else [Remark(DocsPage.EXTRACT_LORA, found)]
         bound = {path: (one.base.spec,) for path, one in learnt.items()}
         notes += self._taken_for({path: one.base.spec.shape for path, one in learnt.items()})
         said = Consequence(
-            f"what '{self.with_}' has learnt in other leaves is in no LoRA: they stay as they are here"
+            DocsPage.EXTRACT_LORA,
+            f"what '{self.with_}' has learnt in other leaves is in no LoRA: they stay as they are here",
         )
         return after.replaced(checks=(*after.checks, check)).noting(
             *notes, said, *unshown_notes(bound, shown_by="")
@@ -151,8 +153,9 @@ class ExtractLora(Operation, tag="extract-lora", kw_only=True, frozen=True):
         path, shape = next(iter(kernels.items()))
         inputs, outputs = layout.sides(shape)
         yield Consequence(
+            DocsPage.EXTRACT_LORA,
             f"'{path}' {list(shape)} is taken for a layer of {inputs:,} inputs and {outputs:,} outputs, as"
-            f" `{self.layout}` says"
+            f" `{self.layout}` says",
         )
 
     def _check(self) -> None:

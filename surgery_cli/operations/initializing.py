@@ -20,6 +20,7 @@ from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import Text, worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 
 _LARGEST_WINDOW = 11
 """The side of a convolution window, up to which two equal axes in front are taken for one."""
@@ -166,8 +167,12 @@ def _fan_notes(init: str, drawn: Mapping[tuple[int, ...], Sequence[LeafPath]]) -
         said = f"{quoted(paths, 1)} [{sizes}]: fan_in {fan_in:.15g}, fan_out {fan_out:.15g}"
         (windows if _is_convolution(shape) else others).append(said)
     meant = "first axes counted as a convolution window"
-    notes = [Consequence(f"{init}: {'; '.join(windows)} ({meant})")] if windows else []
-    return notes + [Consequence(Text(f"{init}: {said} ({meant}); ", _NEEDS)) for said in others]
+    notes = (
+        [Consequence(DocsPage.REINIT, f"{init}: {'; '.join(windows)} ({meant})")] if windows else []
+    )
+    return notes + [
+        Consequence(DocsPage.REINIT, Text(f"{init}: {said} ({meant}); ", _NEEDS)) for said in others
+    ]
 
 
 def _is_convolution(shape: tuple[int, ...]) -> bool:

@@ -18,6 +18,7 @@ from surgery_cli.tree.specs import LeafKind, TreeSpec, nodes_above
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.series import folded
 
 _MOST_NAMED = 6
@@ -59,7 +60,10 @@ class Intersect(PlaceOperation, tag="intersect", kw_only=True, frozen=True):
         after = rekey(draft, dict.fromkeys(gone, ()), is_literal=self.follows_nothing)
         texts = quoted(folded(whole), _MOST_NAMED)
         return after.noting(
-            *([Consequence(f"not in '{self.with_}', and gone: {texts}")] * bool(gone))
+            *(
+                [Consequence(DocsPage.INTERSECT, f"not in '{self.with_}', and gone: {texts}")]
+                * bool(gone)
+            )
         )
 
     def _is_there(

@@ -45,6 +45,7 @@ from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Remark
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import counted, number_text
 
 _MOST_SCALES: Final = 4
@@ -260,7 +261,7 @@ class WithLora(Partnered, kw_only=True, frozen=True):
         counts = Counter(self.sign * one.by for one in made if isinstance(one, AddProduct))
         times = " times the alpha that is stored" if isinstance(self.alpha, str) else ""
         each = (f"{number_text(by)}{times} for {counted(n, 'kernel')}" for by, n in counts.items())
-        return Remark(f"A·B is multiplied by {listed(each, _MOST_SCALES)}")
+        return Remark(DocsPage.MERGE_LORA, f"A·B is multiplied by {listed(each, _MOST_SCALES)}")
 
     def finished(
         self, draft: Draft, before: Draft, pairs: Mapping[LeafPath, Pair], donor: Donor

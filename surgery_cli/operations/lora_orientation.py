@@ -15,6 +15,7 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.notes import Consequence, Note, Remark
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import counted
 
 Bound: TypeAlias = Mapping[LeafPath, Sequence[LeafSpec]]
@@ -44,7 +45,11 @@ def unshown_notes(bound: Bound, shown_by: str) -> Iterator[Note]:
     )
     if len(unshown) > 1:
         said += " and others"
-    yield Remark(said + f"; this does: {shown_by}") if shown_by else Consequence(said)
+    yield (
+        Remark(DocsPage.LAYOUTS, said + f"; this does: {shown_by}")
+        if shown_by
+        else Consequence(DocsPage.LAYOUTS, said)
+    )
 
 
 class _Witness(NamedTuple):

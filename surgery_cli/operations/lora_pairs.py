@@ -17,6 +17,7 @@ from surgery_cli.tree.targets import REFERENCE
 from surgery_cli.words.advice import FieldName, worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import counted
 from surgery_cli.words.series import folded
 
@@ -131,7 +132,9 @@ def others_notes(pairs: Iterable[Pair], leaves: Leaves, text: str) -> Iterator[C
     if rest:
         count = counted(len(rest), "tensor")
         shown = quoted(folded(rest), 3)
-        yield Consequence(f"{count} of '{text}' belong to other kernels than these: {shown}")
+        yield Consequence(
+            DocsPage.MERGE_LORA, f"{count} of '{text}' belong to other kernels than these: {shown}"
+        )
 
 
 _OTHER_KINDS: Final = re.compile("magnitude|dora|hada_|lokr_|ia3", re.IGNORECASE)

@@ -22,6 +22,7 @@ from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.notes import Remark
+from surgery_cli.words.pages import DocsPage
 
 _EFFECTS: Final[Mapping[str, Effect]] = {"shifts": Shifts(), "keeps": Keeps(), "takes": Takes()}
 _SPEC: Final = re.compile(r"(\w+)\[((?:\d+(?:,\d+)*)?)\]")
@@ -121,7 +122,10 @@ class Map(LeafOperation, tag="map", kw_only=True, frozen=True):
             and isinstance(recipe := output.recipe, Made)
             and isinstance(recipe.kernel, Called)
         }
-        said = [Remark(f"'{function.text}' is run: {function.sha256}") for function in functions]
+        said = [
+            Remark(DocsPage.MAP, f"'{function.text}' is run: {function.sha256}")
+            for function in functions
+        ]
         return after.noting(*said)
 
     def _returned(self) -> tuple[str, tuple[int, ...]]:

@@ -19,6 +19,7 @@ from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Consequence, Note, Remark
+from surgery_cli.words.pages import DocsPage
 
 _MOST_ALIKE: Final = 3
 MOST_NAMED: Final = 24
@@ -201,9 +202,12 @@ def members_note(
         shown = [
             f"{name} × {shown_layered(weight)}" for name, weight in zip(names, weights, strict=True)
         ]
-        return kind(f"members of the average, with their weights: {', '.join(shown)}")
+        return kind(
+            DocsPage.AVERAGES, f"members of the average, with their weights: {', '.join(shown)}"
+        )
     return kind(
-        f"{len(names)} members of the average, of equal weight: {listed(names, MOST_NAMED)}"
+        DocsPage.AVERAGES,
+        f"{len(names)} members of the average, of equal weight: {listed(names, MOST_NAMED)}",
     )
 
 
@@ -215,7 +219,7 @@ def copies_notes(others: Sequence[Member], steps: str, scene: States) -> list[Co
         alike.setdefault(source.fingerprint, []).append(name)
     copies = [" and ".join(names) for names in alike.values() if len(names) > 1]
     said = f"some members are copies of one another, and each of them counts: {', '.join(copies)}"
-    return [Consequence(said)] if copies else []
+    return [Consequence(DocsPage.AVERAGES, said)] if copies else []
 
 
 def member_names(others: Sequence[Member], steps: str, scene: States) -> list[str]:

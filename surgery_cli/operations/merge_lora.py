@@ -14,6 +14,7 @@ from surgery_cli.operations.rekey import rekey
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import counted
 from surgery_cli.words.series import folded
 
@@ -48,9 +49,10 @@ class MergeLora(WithLora, tag="merge-lora", kw_only=True, frozen=True):
         if self.keep:
             return draft.noting(
                 Consequence(
-                    f"the LoRA is merged and stays, so that a model with it adds it twice: {shown}"
+                    DocsPage.MERGE_LORA,
+                    f"the LoRA is merged and stays, so that a model with it adds it twice: {shown}",
                 )
             )
         after = rekey(draft, dict.fromkeys(merged, ()), is_literal=self.follows_nothing)
         said = f"{counted(len(merged), 'leaf', 'leaves')} of the LoRA are merged and go, with their slots: {shown}"
-        return after.noting(Consequence(said))
+        return after.noting(Consequence(DocsPage.MERGE_LORA, said))

@@ -43,6 +43,7 @@ from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import FieldName, worded
 from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Remark
+from surgery_cli.words.pages import DocsPage
 
 MakeLeaf = Callable[[LeafPath, Recipe], Recipe]
 MergeLeaf = Callable[[LeafPath, Recipe, Sequence[Recipe]], Recipe]
@@ -160,7 +161,10 @@ class Merging(Partnered, Numeric, kw_only=True, frozen=True):
                 f"{name} × {shown_layered(one)}" for name, one in zip(names, weights, strict=True)
             ]
         role = ", the base" if self.source_is_base else ""
-        return Remark(f"merged: {first.removesuffix(')')}{role}), {listed(names, MOST_NAMED)}")
+        return Remark(
+            DocsPage.AVERAGES,
+            f"merged: {first.removesuffix(')')}{role}), {listed(names, MOST_NAMED)}",
+        )
 
     source_is_base: ClassVar[bool] = True
     """True if the source is what the others were trained from."""

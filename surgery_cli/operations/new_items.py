@@ -10,6 +10,7 @@ from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.words.advice import worded
 from surgery_cli.words.notes import Consequence, Note, Remark
+from surgery_cli.words.pages import DocsPage
 
 _UNNAMED = "default"
 """The item of a manager that saves one tree without a name; a step that has it is taken to have no others."""
@@ -59,12 +60,15 @@ def with_item(draft: Draft, name: str, like: str) -> tuple[Draft, list[Note]]:
     told = tuple(note for note in draft.notes if not note.startswith((_TREES, _BESIDE)))
     after = draft.replaced(items=msgspec.structs.replace(items, made=made), notes=told)
     keys = ", ".join(f"'{key}'" for key in after.items.first_keys)
-    notes: list[Note] = [Remark(f"{_TREES} {keys}: paths begin with their names")]
+    notes: list[Note] = [
+        Remark(DocsPage.EXTRACT_ITEM, f"{_TREES} {keys}: paths begin with their names")
+    ]
     if _UNNAMED in after.items.first_keys:
         notes.append(
             Consequence(
+                DocsPage.EXTRACT_ITEM,
                 f"{_BESIDE}, a `CheckpointManager` restores other items only if it is made with"
-                f" `item_names=({keys})`"
+                f" `item_names=({keys})`",
             )
         )
     return after, notes

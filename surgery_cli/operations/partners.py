@@ -14,6 +14,7 @@ from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import counted
 from surgery_cli.words.series import folded
 
@@ -75,7 +76,7 @@ class Partnered(LeafOperation):
         texts = quoted(folded(map(str, skipped)), _MOST_NAMED)
         are = "is" if len(skipped) == 1 else "are"
         said = f"{counted(len(skipped), 'leaf', 'leaves')} {are} missing elsewhere and stay as before: {texts}"
-        return left, [Consequence(said)]
+        return left, [Consequence(DocsPage.OPERATIONS, said)]
 
     def _lacks(self, path: LeafPath, named: Selection, draft: Draft, scene: Scene) -> bool:
         try:

@@ -28,6 +28,7 @@ from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import FieldName, worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 
 _PATTERN = re.compile(r"([1-9]\d*):([1-9]\d*)")
 
@@ -158,7 +159,11 @@ class Prune(Masking, tag="prune", kw_only=True, frozen=True):
         )
         said = worded("{sparsity: {:g}} rounds to that", self.sparsity)
         return after.noting(
-            *(Consequence(f"of {where}, {what}: {said}") for where, what in notes if where)
+            *(
+                Consequence(DocsPage.PRUNE, f"of {where}, {what}: {said}")
+                for where, what in notes
+                if where
+            )
         )
 
     def _zeros(self, count: int) -> int:

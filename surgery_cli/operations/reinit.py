@@ -21,7 +21,10 @@ from surgery_cli.tree.specs import LeafSpec
 class Reinit(Drawing, LeafOperation, tag="reinit", kw_only=True, frozen=True):
     """Draw leaves anew from an initializer of jax.nn.initializers, in their own shape or another.
 
-    With another shape all slots of the optimizer are what it starts a leaf of that shape with.
+    With another shape all slots of the optimizer are what it starts a leaf of that shape with. Values follow from the
+    seed and the path alone: another edit, or a later run, with the same seed draws the same ones again. Of leaves with
+    more than two axes, the first are counted as a convolution window unless `in_axis` and `out_axis` say otherwise; the
+    preview names the fans.
     """
 
     shape: Shape = None

@@ -21,7 +21,8 @@ class Rename(PlaceOperation, tag="rename"):
     """Move leaves or subtrees to other paths; their twins in the optimizer state move along.
 
     All leaves move at once, so `moves` can exchange two subtrees. What stands below a named node keeps its keys.
-    Lists that lost an element close the gap, except in the optimizer state.
+    A node that goes where another stands joins it, and the preview says so. Lists that lost an element close the gap,
+    except in the optimizer state.
     """
 
     to: Annotated[

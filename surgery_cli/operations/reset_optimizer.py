@@ -22,6 +22,7 @@ from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence, Remark
+from surgery_cli.words.pages import DocsPage
 
 _SHOWN_NUMBERS = 6
 
@@ -96,8 +97,11 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
         which = "this step counter goes" if len(clocks) == 1 else "these step counters go"
         restart = "these numbers of the optimizer's own restart with its slots"
         reset = reset.noting(
-            *map(Remark, _naming(f"{which} back to the start", clocks)),
-            *map(Consequence, _naming(restart, running)),
+            *(
+                Remark(DocsPage.COUNTERS, said)
+                for said in _naming(f"{which} back to the start", clocks)
+            ),
+            *(Consequence(DocsPage.COUNTERS, said) for said in _naming(restart, running)),
         )
         owners = {slot.node.parent for slot in slots} - {LeafPath()}
         states = {slot.whole_state for slot in slots}
@@ -105,7 +109,7 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
         left = _numbers_left(whole, reset)
         if self.clocks:
             left += _schedules_left(states, reset) + _others_left(whole, reset)
-        return reset.noting(*map(Consequence, left))
+        return reset.noting(*(Consequence(DocsPage.COUNTERS, said) for said in left))
 
     def _reset(self, slot: Slot, draft: Draft) -> Output:
         if slot.takes_param:

@@ -21,6 +21,7 @@ from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import listed, quoted
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.series import folded
 
 
@@ -120,8 +121,9 @@ def _dropped(before: Draft, after: Draft) -> Iterable[Consequence]:
                 found.setdefault((axis, now, was - 1), []).append(str(path))
     return [
         Consequence(
+            DocsPage.RESIZE,
             f"{'places' if first < last else 'place'} {first}{f'..{last}' * (first < last)} along axis {axis} of"
-            f" {quoted(folded(paths), 3)} {'are' if first < last else 'is'} dropped"
+            f" {quoted(folded(paths), 3)} {'are' if first < last else 'is'} dropped",
         )
         for (axis, first, last), paths in found.items()
     ]

@@ -12,6 +12,7 @@ from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 
 Closing: TypeAlias = Mapping[LeafPath, Mapping[int, int]]
 """Lists whose elements move up, with their new indices by the old ones."""
@@ -93,7 +94,7 @@ def gap_notes(closing: Closing) -> Iterator[Consequence]:
     """For the preview: which lists close a gap."""
     for node, found in closing.items():
         said = f"{indices_text([*found])} become 0 to {len(found) - 1}"
-        yield Consequence(f"the list '{node}' closes its gap: {said}")
+        yield Consequence(DocsPage.RENAME, f"the list '{node}' closes its gap: {said}")
 
 
 def hole_left(node: LeafPath, found: list[int], is_literal: bool) -> Problem:

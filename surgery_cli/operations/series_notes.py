@@ -12,6 +12,7 @@ from surgery_cli.tree.targets import Target
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import listed, quoted
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.series import folded
 
 _NUMBER = re.compile("[0-9]+")
@@ -47,12 +48,13 @@ def series_notes(
             written = [*map(int, brace.split(","))]
             if written != sorted(written) and any({*written} >= {*n} for n in series.values()):
                 yield Consequence(
+                    DocsPage.STACK,
                     worded(
                         "'{}': its leaves go in the order of their numbers, {}, not in that of the braces;"
                         " a list in {at} has an order",
                         pattern.text,
                         listed(sorted(written)),
-                    )
+                    ),
                 )
 
 
@@ -112,7 +114,9 @@ def _stay(
     taking = f"; `{range_}` would take all" if range_ else ""
     are, stay = ("are", "stay") if len(paths) > 1 else ("is", "stays")
     shown = quoted(folded(paths), _MOST_NAMED)
-    return Consequence(f"{shown} {are} not named by '{pattern.text}' and {stay}{taking}")
+    return Consequence(
+        DocsPage.STACK, f"{shown} {are} not named by '{pattern.text}' and {stay}{taking}"
+    )
 
 
 def _range(numbers: Mapping[int, str], *, is_down: bool) -> str:

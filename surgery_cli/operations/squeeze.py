@@ -20,10 +20,14 @@ from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 
 
 class Squeeze(Rearranging, tag="squeeze", kw_only=True, frozen=True):
-    """Take axes of size 1 out of leaves, as `numpy.squeeze` does."""
+    """Take axes of size 1 out of leaves, as `numpy.squeeze` does.
+
+    Without `axis`, leaves that have no such axis stay as they are, and the preview names them.
+    """
 
     axis: Annotated[
         int | tuple[int, ...] | None,
@@ -40,7 +44,7 @@ class Squeeze(Rearranging, tag="squeeze", kw_only=True, frozen=True):
         left = [
             path for path in scene.select(self, draft) if self.leaves_alone(draft.leaves[path].spec)
         ]
-        return after.noting(Consequence(_left(left))) if left else after
+        return after.noting(Consequence(DocsPage.SQUEEZE, _left(left))) if left else after
 
     def map(self, leaf: LeafSpec) -> Arrangement:
         axes = tuple(n for n, size in enumerate(leaf.shape) if size == 1)

@@ -19,6 +19,7 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 
 _SHOWN = 2
 
@@ -74,4 +75,6 @@ class OverSteps(Averaging, kw_only=True, frozen=True):
         if after.leaves == draft.leaves or not statistics:
             return after
         said = "batch statistics are those of other weights than the mean's: gather them anew, by passes over the data"
-        return after.noting(Consequence(f"{said} ({quoted(map(str, statistics), _SHOWN)})"))
+        return after.noting(
+            Consequence(DocsPage.SWA, f"{said} ({quoted(map(str, statistics), _SHOWN)})")
+        )

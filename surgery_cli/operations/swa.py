@@ -13,7 +13,8 @@ class Swa(OverSteps, tag="swa", kw_only=True, frozen=True):
     """Average leaves over steps of the run, all of equal weight; without a pattern, optimizer state included.
 
     The source is one of the steps, and everything that is not averaged comes from it. Of params alone, slots start
-    warm. Sums are taken in float64 and rounded once.
+    warm. Batch statistics are those of other weights than the mean's: gather them anew, by passes over the data. Sums
+    are taken in float64 and rounded once.
 
     Source: Izmailov et al., Averaging Weights Leads to Wider Optima and Better Generalization.
     """

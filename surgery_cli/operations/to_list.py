@@ -24,6 +24,7 @@ from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence, Note, Remark
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.series import folded
 
 _INDEX = re.compile("0|[1-9][0-9]*")
@@ -71,7 +72,10 @@ class ToList(PlaceOperation, tag="to-list", kw_only=True, frozen=True):
         found = self._from_another(draft, scene) if self.with_ else self._by_keys(draft, scene)
         if not found.lists and not found.empties:
             return draft.noting(
-                Remark(f"'{', '.join(self.patterns)}' has all lists of '{self.with_}'")
+                Remark(
+                    DocsPage.TO_LIST,
+                    f"'{', '.join(self.patterns)}' has all lists of '{self.with_}'",
+                )
             )
         params = {slot.param for slot in draft.slots.values()}
         first = {n.spelling for n in found.lists if any(p.is_below(n) for p in params)}
@@ -91,15 +95,17 @@ class ToList(PlaceOperation, tag="to-list", kw_only=True, frozen=True):
         if self.with_:
             if found.empties:
                 named = quoted(folded(map(str, found.empties)), _MOST_NAMED)
-                yield Consequence(f"empty, as in '{self.with_}': {named}")
+                yield Consequence(DocsPage.TO_LIST, f"empty, as in '{self.with_}': {named}")
             return
         places: dict[LeafPath, list[int]] = {}
         for path in found.empties:
             places.setdefault(path.parent, []).append(int(path[-1]))
         for node, indices in places.items():
-            yield Consequence(f"the list '{node}' holds None at {indices_text(indices)}")
+            yield Consequence(
+                DocsPage.TO_LIST, f"the list '{node}' holds None at {indices_text(indices)}"
+            )
         if places:
-            yield Remark(_LOOKED_UP)
+            yield Remark(DocsPage.TO_LIST, _LOOKED_UP)
 
     def _by_keys(self, draft: Draft, scene: Scene) -> Containers:
         """The dicts that are named, and the places for which they have no key."""

@@ -18,6 +18,7 @@ from surgery_cli.operations.rearranging import Rearranging
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.notes import Remark
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import leaves_text
 
 
@@ -61,7 +62,9 @@ class Transpose(Rearranging, tag="transpose", kw_only=True, frozen=True):
         said = (
             f"{of} the shape is the same afterwards, and does not show how the axes stand: {first}"
         )
-        return after.noting(Remark(said + (" and others" if len(unshown) > 1 else "")))
+        return after.noting(
+            Remark(DocsPage.LAYOUTS, said + (" and others" if len(unshown) > 1 else ""))
+        )
 
     def _keeps_its_shape(self, leaf: LeafSpec) -> bool:
         by = self.map(leaf)

@@ -15,6 +15,7 @@ from surgery_cli.tree.dtypes import FLOATS
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 
 
 class UnmergeLora(WithLora, tag="unmerge-lora", kw_only=True, frozen=True):
@@ -45,4 +46,6 @@ class UnmergeLora(WithLora, tag="unmerge-lora", kw_only=True, frozen=True):
         check = Check(len(draft.outcomes), Measured(what="rounding"), len(on), tuple(on))
         said = "if this LoRA was merged with this scale, the kernels are what they were before, up to what rounding"
         said += " took then; how much that may be is measured (`rounding`)"
-        return draft.replaced(checks=(*draft.checks, check)).noting(Consequence(said))
+        return draft.replaced(checks=(*draft.checks, check)).noting(
+            Consequence(DocsPage.UNMERGE_LORA, said)
+        )

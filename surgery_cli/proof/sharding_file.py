@@ -17,6 +17,8 @@ from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.sidecars import SHARDING, sharding_key
 from surgery_cli.tree.paths import stored_name
 from surgery_cli.tree.specs import LeafKind
+from surgery_cli.words.notes import Consequence, Note
+from surgery_cli.words.pages import DocsPage
 
 _PLATFORMS: Final = frozenset({"cpu", "gpu", "cuda", "rocm", "tpu", "TFRT_CPU_", "TPU_"})
 _DEVICE: Final = re.compile(r"(cpu|gpu|cuda|rocm|tpu):\d+|TFRT_CPU_\d+|TPU_\d+\(process=\d+,.*\)")
@@ -25,9 +27,9 @@ _SHARDED: Final = (LeafKind.ARRAY, LeafKind.KEY)
 _AXIS_TYPES: Final = frozenset({"AxisType.Auto", "AxisType.Explicit", "AxisType.Manual"})
 
 
-def device_notes(checkpoint: Checkpoint) -> list[str]:
+def device_notes(checkpoint: Checkpoint) -> list[Note]:
     """What a restore without shardings would ask for that metadata cannot tell from damage: another device."""
-    notes = []
+    notes: list[Note] = []
     for item in checkpoint.items.values():
         if isinstance(item, PytreeItem):
             document, _ = json_object(item.directory / SHARDING)
@@ -35,8 +37,11 @@ def device_notes(checkpoint: Checkpoint) -> list[str]:
             single = sorted(found for text in texts if (found := _single_device(text)))
             if len(single) > 1:
                 notes.append(
-                    f"`{SHARDING}` names several devices for leaves of one: {', '.join(single)};"
-                    " a restore without shardings needs all of them"
+                    Consequence(
+                        DocsPage.CHECKED_BY_VERIFY,
+                        f"`{SHARDING}` names several devices for leaves of one: {', '.join(single)};"
+                        " a restore without shardings needs all of them",
+                    )
                 )
     return notes
 
@@ -49,14 +54,16 @@ def lacks_shardings(item: PytreeItem) -> bool:
     return any(leaf.array and leaf.spec.kind in _SHARDED for leaf in item.leaves.values())
 
 
-def lacking_notes(checkpoint: Checkpoint) -> list[str]:
+def lacking_notes(checkpoint: Checkpoint) -> list[Note]:
     """What a tree without ``_sharding`` is still good for, of each that has lost it or was saved without."""
 
     def where(name: str) -> str:
         return f" in '{name}'" if name else ""
 
     return [
-        f"there is no `{SHARDING}`{where(name)}: {STILL_RESTORED}"
+        Consequence(
+            DocsPage.CHECKED_BY_VERIFY, f"there is no `{SHARDING}`{where(name)}: {STILL_RESTORED}"
+        )
         for name, item in checkpoint.items.items()
         if isinstance(item, PytreeItem) and lacks_shardings(item)
     ]

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from surgery_cli.document import Case, Document, Suite
+from surgery_cli.document import Case, Document, Noted, Suite
 from surgery_cli.proof.statistics import LeafStatistics
 from surgery_cli.reports.layout import HostReads
+from surgery_cli.words.notes import Note
 from surgery_cli.words.quantities import number_text
 
 
@@ -58,7 +59,7 @@ class OptimizerState(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
     """What settles the powers of its slots, where the metadata cannot tell."""
 
 
-class Inspection(Document, kw_only=True, frozen=True):
+class Inspection(Noted, kw_only=True, frozen=True):
     """What ``inspect`` prints."""
 
     checkpoint: str
@@ -95,7 +96,6 @@ class Inspection(Document, kw_only=True, frozen=True):
     """The nodes above leaves that are no dicts, by their unambiguous paths (the root is ''), with ``--digests``."""
     hosts: HostReads | None = None
     """What the hosts of a mesh would read, with ``--layout``."""
-    notes: list[str] = []
 
 
 class Change(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -220,7 +220,7 @@ class Sampled(msgspec.Struct, kw_only=True, frozen=True):
     all_files: int
 
 
-class Verdict(Document, kw_only=True, frozen=True):
+class Verdict(Noted, kw_only=True, frozen=True):
     """What ``verify`` prints."""
 
     checkpoint: str
@@ -244,7 +244,6 @@ class Verdict(Document, kw_only=True, frozen=True):
     """True where there is a record of digests, and it does not hold itself."""
     sample: Sampled | None = None
     """With ``--sample``: how much was read, and ``agrees`` is said of that alone."""
-    notes: list[str] = []
     chosen: str = ""
     """Which step and item of the checkpoint was looked at, where there are steps."""
     chosen_against: str = ""
@@ -281,7 +280,7 @@ class FileList(msgspec.Struct, kw_only=True, frozen=True):
     folder: str
 
 
-class Seal(Document, kw_only=True, frozen=True):
+class Seal(Noted, kw_only=True, frozen=True):
     """What ``seal`` prints."""
 
     checkpoint: str
@@ -295,5 +294,5 @@ class Seal(Document, kw_only=True, frozen=True):
     bytes_read: int
     anew: list[str] = []
     """Leaves and files whose earlier digests did not hold, and were recorded anew."""
-    notes: list[str] = []
+    notes: list[Note] = []
     """What `verify` finds wrong with metadata, with a seal or without."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from surgery_cli.document import Document
+from surgery_cli.document import Noted
 
 
 class LeftoverRow(msgspec.Struct, kw_only=True, frozen=True):
@@ -20,11 +20,10 @@ class LeftoverRow(msgspec.Struct, kw_only=True, frozen=True):
     """What a run with ``--resume`` has done in it, and the command that would go on from there."""
 
 
-class Cleaning(Document, kw_only=True, frozen=True):
+class Cleaning(Noted, kw_only=True, frozen=True):
     """What killed runs had left. ``kept`` is what may belong to a run that still goes."""
 
     path: str
     removed: list[LeftoverRow]
     kept: list[LeftoverRow]
     dry_run: bool = False
-    notes: list[str] = []

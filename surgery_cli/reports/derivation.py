@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from surgery_cli.document import Document
-from surgery_cli.words.notes import Note
+from surgery_cli.document import Noted
 
 
 class PairRow(msgspec.Struct, kw_only=True, frozen=True):
@@ -39,7 +38,7 @@ class Gap(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     fix: str = ""
 
 
-class Derivation(Document, kw_only=True, frozen=True):
+class Derivation(Noted, kw_only=True, frozen=True):
     """What ``derive`` prints: as text the plan alone on standard output, all the rest on standard error."""
 
     a: str
@@ -57,7 +56,6 @@ class Derivation(Document, kw_only=True, frozen=True):
     values: str
     """``compared``, ``nothing in common``, or ``not read``."""
     bytes_read: int
-    notes: list[Note] = []
 
     @property
     def is_whole(self) -> bool:

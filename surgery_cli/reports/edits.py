@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from surgery_cli.document import Document
+from surgery_cli.document import Document, Noted
 from surgery_cli.proof.surgery_json import Assumed, ChangedLeaf, CheckedRule
 from surgery_cli.reports.exports import Exported
 from surgery_cli.reports.layout import Resharded
@@ -32,7 +32,7 @@ class EditLine(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     """What twins are taken for that follow without proof; see ``Preview.assumptions``."""
 
 
-class Preview(Document, kw_only=True, frozen=True):
+class Preview(Noted, kw_only=True, frozen=True):
     """What ``plan`` and ``--dry-run`` print. All counts of bytes are estimates from metadata, named as such."""
 
     source: str

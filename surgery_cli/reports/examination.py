@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from surgery_cli.document import Document
+from surgery_cli.document import Noted
 
 
 class ExaminedPlace(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -40,7 +40,7 @@ class ExaminedPlace(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tru
     todo: str = ""
 
 
-class Examination(Document, kw_only=True, frozen=True):
+class Examination(Noted, kw_only=True, frozen=True):
     """What ``doctor`` found."""
 
     root: str
@@ -53,7 +53,6 @@ class Examination(Document, kw_only=True, frozen=True):
     leftover_bytes: int
     """Of what is a leftover as a whole."""
     reads_data: bool = False
-    notes: list[str] = []
 
     @property
     def exit_code(self) -> int:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from surgery_cli.document import Document
+from surgery_cli.document import Noted
 from surgery_cli.salvage.states import Proof, Route, State
 
 
@@ -30,7 +30,7 @@ class SavedRow(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     digest: str = ""
 
 
-class Rescued(Document, kw_only=True, frozen=True):
+class Rescued(Noted, kw_only=True, frozen=True):
     """What ``rescue`` found, and wrote if there is a ``destination``."""
 
     broken: str
@@ -46,7 +46,6 @@ class Rescued(Document, kw_only=True, frozen=True):
     written: int = 0
     """Leaves of the result."""
     record: str | None = None
-    notes: list[str] = []
 
     @property
     def is_whole(self) -> bool:

@@ -18,6 +18,7 @@ from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import worded
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 
 if TYPE_CHECKING:
     from surgery_cli.planning import Plan
@@ -101,7 +102,9 @@ class Arrivals:
         questions = _new_questions(draft, found, known)
         if self._is_noted:
             said = "later edits of these params need `slots:` for it"
-            return draft.noting(*(Consequence(f"{_untold(one)}: {said}") for one in questions))
+            return draft.noting(
+                *(Consequence(DocsPage.OPTIMIZERS, f"{_untold(one)}: {said}") for one in questions)
+            )
         if questions:
             refused = [_refusal(question) for question in questions]
             if self._rebuilt_by < len(self._plan.origins):

@@ -13,6 +13,7 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.notes import Remark
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import byte_text, counted
 
 SMALLEST_BYTES: Final = 1 << 20
@@ -89,7 +90,12 @@ def tiny_chunks(specs: Mapping[LeafPath, LeafSpec], limit_bytes: int) -> list[Re
     if total <= _MOST_TINY:
         leaves = "1 leaf comes" if len(tiny) == 1 else f"{len(tiny):,} leaves come"
         said = f"{leaves} in {total:,} chunks of less than {byte_text(_TINY_BYTES)}"
-        return [Remark(f"{said}: each is stored and read by itself, in a bucket by a request")]
+        return [
+            Remark(
+                DocsPage.RESHARD,
+                f"{said}: each is stored and read by itself, in a bucket by a request",
+            )
+        ]
     most = max(tiny, key=lambda path: tiny[path])
     raise PlanError(
         f"chunks of {byte_text(limit_bytes)} would be {total:,}",

@@ -13,6 +13,7 @@ from surgery_cli.script.pytrees import plain_path
 from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 
 _DICTS = ("dict", "FrozenDict", "State", "OrderedDict")
 """Classes whose keys are the names that a script gives to items, no fields of its own."""
@@ -80,7 +81,8 @@ def _one_of_several(
             fix="name a function that returns what was saved there, alone",
         )
     note = Consequence(
-        f"'{most[0]}' of what '{name}' returns is taken for {of_item}: most of its leaves are there"
+        DocsPage.LIKE_INIT,
+        f"'{most[0]}' of what '{name}' returns is taken for {of_item}: most of its leaves are there",
     )
     others = [part for part in parts if part != most[0]]
     return Aligned(abstract.below(most[0]), tree, [note, *_left_out(name, others)])
@@ -132,7 +134,8 @@ def _inside(name: str, abstract: AbstractTree, tree: TreeSpec, item: str) -> Ali
         _below(tree, [item]),
         [
             Consequence(
-                f"what '{name}' returns is taken for the item '{item}': no other has its keys"
+                DocsPage.LIKE_INIT,
+                f"what '{name}' returns is taken for the item '{item}': no other has its keys",
             )
         ],
     )
@@ -192,7 +195,8 @@ def _likened(name: str, pairs: Mapping[Key, str]) -> list[Consequence]:
     """Notes on parts that were recognised by their leaves."""
     return [
         Consequence(
-            f"'{part}' of what '{name}' returns is taken for '{there}': they have the most leaves in common"
+            DocsPage.LIKE_INIT,
+            f"'{part}' of what '{name}' returns is taken for '{there}': they have the most leaves in common",
         )
         for part, there in pairs.items()
     ]
@@ -204,4 +208,4 @@ def _left_out(name: str, parts: Sequence[Key]) -> list[Consequence]:
         return []
     shown = ", ".join(f"'{part}'" for part in parts)
     said = f"{shown} of what '{name}' returns is not compared: the step has no such item"
-    return [Consequence(said)]
+    return [Consequence(DocsPage.LIKE_INIT, said)]

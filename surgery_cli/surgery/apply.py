@@ -52,6 +52,7 @@ from surgery_cli.surgery.space import check_space
 from surgery_cli.surgery.staged_result import write
 from surgery_cli.surgery.step_metrics import with_metrics_or_not
 from surgery_cli.words.notes import Consequence, Remark
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import byte_text
 
 if TYPE_CHECKING:
@@ -224,10 +225,15 @@ def _ready(
     notes = preview_notes(prepared, destination, options)
     for note in memory_notes(prepared.needs, options.memory_bytes):
         say(str(note))  # nothing has been read; the report says it as well
-    notes += [Consequence(f"removed '{path}', which a killed run had left") for path in removed]
+    notes += [
+        Consequence(DocsPage.HOW_IT_WRITES, f"removed '{path}', which a killed run had left")
+        for path in removed
+    ]
     if restored is not None:
         said = f"restored '{restored}', which an interrupted run had set aside"
-        notes.insert(0, Remark(said))  # a consequence that was said when it was done
+        notes.insert(
+            0, Remark(DocsPage.FORCE, said)
+        )  # a consequence that was said when it was done
     preview = previewed(prepared, plan, destination, estimate, notes)
     run = _run(prepared, plan, options)
     return replace(run, preview=preview, gate=gate, head=resumed.head, left=resumed.left)

@@ -23,10 +23,13 @@ from surgery_cli.surgery.leaf_names import containers_of, document_names, spelli
 from surgery_cli.surgery.sampling import drawn, everything
 from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.words.lists import listed
+from surgery_cli.words.notes import Consequence, Note, Remark
+from surgery_cli.words.pages import DocsPage
 
-_NOT_SEALED: Final = (
+_NOT_SEALED: Final = Remark(
+    DocsPage.CHECKED_BY_VERIFY,
     "no file has a digest: metadata was held against itself, other files and dead bytes against nothing;"
-    " `surgery seal` records digests of all leaves and files"
+    " `surgery seal` records digests of all leaves and files",
 )
 _MOST_NAMED: Final = 10
 
@@ -125,9 +128,9 @@ def _nan_findings(
             yield reports.Finding(text, "NaN", detail=detail, fix=fix)
 
 
-def _named(what: str, counts: Mapping[str, int]) -> list[str]:
+def _named(what: str, counts: Mapping[str, int]) -> list[Note]:
     """A note that names the leaves that have some."""
     named = [f"'{text}' ({count:,})" for text, count in counts.items() if count]
     if not named:
         return []
-    return [f"{what} in {listed(named, _MOST_NAMED)}"]
+    return [Consequence(DocsPage.CHECKED_BY_VERIFY, f"{what} in {listed(named, _MOST_NAMED)}")]

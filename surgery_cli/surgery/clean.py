@@ -17,6 +17,8 @@ from surgery_cli.store.write.leftovers import Leftover, leftovers_in, leftovers_
 from surgery_cli.store.write.owners import is_staging, owner_of
 from surgery_cli.store.write.resumable_staging import amount_of
 from surgery_cli.store.write.staging import set_aside_of
+from surgery_cli.words.notes import Consequence, Note
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import byte_text
 
 
@@ -77,16 +79,23 @@ def _row(left: Leftover | BucketLeftover, state: State) -> reports.LeftoverRow:
     )
 
 
-def _notes(path: Path, kept: list[reports.LeftoverRow]) -> list[str]:
-    notes = []
+def _notes(path: Path, kept: list[reports.LeftoverRow]) -> list[Note]:
+    notes: list[Note] = []
     if any(row.state in (State.ELSEWHERE, State.UNKNOWN) for row in kept):
         size = byte_text(sum(row.bytes for row in kept if row.state != State.LIVING))
         notes.append(
-            f"whether the others still run cannot be told from here; if they are over, `--stale` removes them ({size})"
+            Consequence(
+                DocsPage.RESUME,
+                f"whether the others still run cannot be told from here; if they are over, `--stale`"
+                f" removes them ({size})",
+            )
         )
     notes += [
-        f"'{row.path}' holds a whole checkpoint, and what it was to replace is half replaced: copy it to its place,"
-        " or to another name, then remove it and the lock beside it"
+        Consequence(
+            DocsPage.FORCE,
+            f"'{row.path}' holds a whole checkpoint, and what it was to replace is half replaced: copy it to its place,"
+            " or to another name, then remove it and the lock beside it",
+        )
         for row in kept
         if row.state == State.WHOLE
     ]
@@ -96,5 +105,10 @@ def _notes(path: Path, kept: list[reports.LeftoverRow]) -> list[str]:
             if filesystem.exists(path)
             else "is restored by the next run to it"
         )
-        notes.append(f"'{old}' is what stood there before an interrupted `--force`; it {fate}")
+        notes.append(
+            Consequence(
+                DocsPage.FORCE,
+                f"'{old}' is what stood there before an interrupted `--force`; it {fate}",
+            )
+        )
     return notes

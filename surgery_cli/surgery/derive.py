@@ -25,6 +25,7 @@ from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 from surgery_cli.words.notes import Note, Remark
+from surgery_cli.words.pages import DocsPage
 
 
 @reads
@@ -128,4 +129,6 @@ def _made(checkpoint: Checkpoint, steps: Sequence[Step]) -> tuple[TreeSpec, list
     except SurgeryError as error:
         problem = error.problems[0]
         said = f"the plan is refused as it is: {problem.what}"
-        return checkpoint.tree, [Remark(said + (f"; {problem.fix}" if problem.fix else ""))]
+        return checkpoint.tree, [
+            Remark(DocsPage.DERIVING, said + (f"; {problem.fix}" if problem.fix else ""))
+        ]

@@ -18,6 +18,7 @@ from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec, TreeSpec
 from surgery_cli.words.notes import Consequence, Note
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.series import folded
 
 _OPTIMIZER: Final = (
@@ -92,9 +93,9 @@ def untold(pairs: Iterable[Pair]) -> list[Note]:
     told = list(pairs)
     found: list[Note] = []
     if any(map(_is_rotary, told)):
-        found.append(Consequence(_ROTARY))
+        found.append(Consequence(DocsPage.DERIVING, _ROTARY))
     if any(pair.form.text for pair in told):
-        found.append(Consequence(_WITHIN))
+        found.append(Consequence(DocsPage.DERIVING, _WITHIN))
     return found
 
 

@@ -25,6 +25,7 @@ from surgery_cli.store.write.item_plan import ItemPlan
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence, Note
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import byte_text, counted
 
 _WITHOUT_MEANING: Final = {
@@ -146,7 +147,12 @@ def _left_behind_notes(checkpoint: Checkpoint) -> list[Consequence]:
     if not others:
         return []
     stays = counted(len(others), "thing beside them stays", "things beside them stay")
-    return [Consequence(f"only leaves are written: {stays} behind ({quoted(others, _MOST_NAMED)})")]
+    return [
+        Consequence(
+            DocsPage.EXPORT,
+            f"only leaves are written: {stays} behind ({quoted(others, _MOST_NAMED)})",
+        )
+    ]
 
 
 def export_document(

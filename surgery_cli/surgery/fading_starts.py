@@ -16,6 +16,7 @@ from surgery_cli.proof.surgery_json import ChangedLeaf, Record
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Remark
+from surgery_cli.words.pages import DocsPage
 
 _MEASURED_IN: Final = ("float32", "float64")
 
@@ -66,8 +67,9 @@ def _note(slot: Slot) -> Remark | None:
         return None
     left = f"{slot.start:.4g}" if slot.start else "nothing"
     return Remark(
+        DocsPage.TAKEN_FOR_GRANTED,
         f"'{slot.node}' starts at {slot.fresh:g}, of which {left} is left and follows no factor:"
-        f" {fading.decay:.7g} of it stays with each of {slot.faded.steps} steps ('{fading.clock}', which was read)"
+        f" {fading.decay:.7g} of it stays with each of {slot.faded.steps} steps ('{fading.clock}', which was read)",
     )
 
 

@@ -32,6 +32,8 @@ from surgery_cli.tree.dtypes import is_complex, is_floating
 from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.words.notes import Note, Remark
+from surgery_cli.words.pages import DocsPage
 
 
 @reads
@@ -153,9 +155,10 @@ def _states(surveyed: OptimizerSurvey, named: Collection[LeafPath]) -> list[repo
     return list(found.values())
 
 
-def _questions(surveyed: OptimizerSurvey) -> list[str]:
+def _questions(surveyed: OptimizerSurvey) -> list[Note]:
     """What an edit of params would need to be told first."""
-    return [". ".join(filter(None, (p.what, p.why, p.fix))) for p in surveyed.questions]
+    said = (". ".join(filter(None, (p.what, p.why, p.fix))) for p in surveyed.questions)
+    return [Remark(DocsPage.OPTIMIZERS, question) for question in said]
 
 
 def _looks(
@@ -271,14 +274,14 @@ def _foreign_names(checkpoint: Checkpoint) -> list[str]:
     return [path.name for path in [*checkpoint.location.foreign, *folders]]
 
 
-def _notes(checkpoint: Checkpoint) -> list[str]:
-    known = [*inference_notes(checkpoint), *damage_notes(checkpoint), *link_notes(checkpoint)]
-    notes = list(map(str, known))
+def _notes(checkpoint: Checkpoint) -> list[Note]:
+    notes = [*inference_notes(checkpoint), *damage_notes(checkpoint), *link_notes(checkpoint)]
     if checkpoint.dead_bytes:
-        notes.append(f"{checkpoint.dead_bytes:,} bytes in data files belong to no leaf")
+        said = f"{checkpoint.dead_bytes:,} bytes in data files belong to no leaf"
+        notes.append(Remark(DocsPage.COMPACT, said))
     if checkpoint.location.unfinished:
         names = ", ".join(f"'{name}'" for name in checkpoint.location.unfinished)
-        notes.append(f"unfinished saves were left out: {names}")
+        notes.append(Remark(DocsPage.DOCTOR, f"unfinished saves were left out: {names}"))
     return notes
 
 

@@ -10,6 +10,7 @@ from surgery_cli.draft.recipe import Draft
 from surgery_cli.engine.checks import Finding, breaches
 from surgery_cli.errors import Problem
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import counted
 
 
@@ -70,7 +71,9 @@ def _warning(name: str, message: str, problems: Sequence[Problem]) -> Consequenc
     first = ": ".join(filter(None, (problems[0].what, problems[0].why)))
     more = f", and {counted(len(problems) - 1, 'more finding')}" if len(problems) > 1 else ""
     said = f" ({message})" if message else ""
-    return Consequence(f"the rule '{name}' does not hold{said}: {first}{more}")
+    return Consequence(
+        DocsPage.CHECKS_IN_PLANS, f"the rule '{name}' does not hold{said}: {first}{more}"
+    )
 
 
 def _holds(check: Check, broken: dict[int, list[Problem]], *, is_open: bool) -> bool | None:

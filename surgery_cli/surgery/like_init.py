@@ -23,7 +23,8 @@ from surgery_cli.script.renamed_subtrees import Former
 from surgery_cli.script.repairs import mends
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.tree.specs import TreeSpec
-from surgery_cli.words.notes import Consequence
+from surgery_cli.words.notes import Consequence, Note, Remark
+from surgery_cli.words.pages import DocsPage
 
 Try = Callable[[Sequence[Edit]], TreeSpec]
 """The tree that further edits would give. Raises SurgeryError if they cannot be done."""
@@ -166,12 +167,12 @@ def with_commands(held: Held, source: str) -> list[reports.Finding]:
     ]
 
 
-def whole_plan(held: Held) -> list[str]:
+def whole_plan(held: Held) -> list[Note]:
     """The one plan that mends several findings."""
     if not held.is_mended or len(held.findings) < 2:
         return []
     edits = [edit for finding in held.findings for edit in finding.edits]
-    return [f"one plan mends all: `edits: {_flow(edits)}`"]
+    return [Remark(DocsPage.MENDING_PLANS, f"one plan mends all: `edits: {_flow(edits)}`")]
 
 
 def _led(finding: reports.Finding, edits: str) -> reports.Finding:
@@ -259,6 +260,6 @@ def verdict(checkpoint: Checkpoint, argument: str, function: str, say: Say) -> r
     )
 
 
-def _unchecked_items(held: Held) -> list[str]:
+def _unchecked_items(held: Held) -> list[Note]:
     text = "unchecked leaves stand in items that the function does not return"
-    return [text] if held.not_checked else []
+    return [Consequence(DocsPage.CHECKED_BY_VERIFY, text)] if held.not_checked else []

@@ -22,6 +22,7 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Remark
+from surgery_cli.words.pages import DocsPage
 
 AnyReading = TypeVar("AnyReading", Reading, PairReading)
 
@@ -74,8 +75,9 @@ def planned_looks(
         enough = max(_enough(look) for look, _ in again)
         say(
             Remark(
+                DocsPage.MEMORY,
                 f"the stored chunks of {names} are decoded up to {times:,} times, as they lie across what is read at"
-                f" once: with {memory_option(enough)} they are decoded once"
+                f" once: with {memory_option(enough)} they are decoded once",
             )
         )
     return Looks(readings, limit)

@@ -29,6 +29,7 @@ from surgery_cli.store.write.item import copied_leaves
 from surgery_cli.store.write.shared_step import SharedStepWriter
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.words.notes import Remark
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import byte_text
 
 if TYPE_CHECKING:
@@ -249,8 +250,9 @@ def shares_note(prepared: Prepared, count: int) -> Remark:
     """How much of a run each of ``count`` processes does."""
     sizes = share_of(prepared, 0, count).bytes
     return Remark(
+        DocsPage.MANY_HOSTS,
         f"{count} processes: each makes {byte_text(min(sizes))} to {byte_text(max(sizes))} of values;"
-        " the first one places what is by reference, and writes all small files"
+        " the first one places what is by reference, and writes all small files",
     )
 
 

@@ -13,6 +13,7 @@ from surgery_cli.engine.reading import CountedSource
 from surgery_cli.surgery.memory import Need, check_memory
 from surgery_cli.surgery.optimizers import Look
 from surgery_cli.words.notes import Remark
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import leaves_text
 
 
@@ -51,4 +52,4 @@ class Measuring:
         if not self._count:
             return []
         said = f"read {leaves_text(self._count)} and what they are held against: values tell what shapes the plan makes"
-        return [Look(Remark(said), self._bytes)]
+        return [Look(Remark(DocsPage.EXTRACT_LORA, said), self._bytes)]

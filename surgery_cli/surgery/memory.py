@@ -12,6 +12,7 @@ from surgery_cli.store.filesystem.memory_limits import room
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import byte_text
 
 MOST_NAMED: Final = 3
@@ -65,8 +66,9 @@ def memory_notes(needs: Sequence[Need], memory_bytes: int) -> list[Consequence]:
     why = most.why() if len(over) == 1 else f"'{most.path}' since {most.why()}"
     return [
         Consequence(
+            DocsPage.MEMORY,
             f"{_named(over)} {takes} {byte_text(most.bytes)} at once, more than `--memory` allows: {why};"
-            f" the run goes on with that much, which {memory_option(most.bytes)} allows"
+            f" the run goes on with that much, which {memory_option(most.bytes)} allows",
         )
     ]
 

@@ -28,6 +28,7 @@ from surgery_cli.store.write.resumable_staging import amount_of, what_is_kept
 from surgery_cli.store.write.strategy import WORTHWHILE_DEAD_BYTES, Costs
 from surgery_cli.words.lists import listed, quoted
 from surgery_cli.words.notes import Consequence, Note, Remark
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import byte_text, counted
 
 SHOWN_LINKS = 3
@@ -38,9 +39,10 @@ def inference_notes(checkpoint: Checkpoint) -> list[Consequence]:
     """A note for every item of which only the arrays' names tell the tree."""
     return [
         Consequence(
+            DocsPage.RESCUE_LOOK,
             (f"item '{name}': " if name and len(checkpoint.items) > 1 else "")
             + "there is no `_METADATA`: the tree is inferred from names;"
-            " None leaves and lists cannot be known"
+            " None leaves and lists cannot be known",
         )
         for name in checkpoint.inferred_items
     ]
@@ -54,13 +56,21 @@ def damage_notes(checkpoint: Checkpoint) -> list[Consequence]:
             about = f"item '{name}': " if name and len(checkpoint.items) > 1 else ""
             for file, why in item.sidecars.damaged.items():
                 lost = _LOST[SHARDING if file == SHARDING else ARRAY_METADATAS]
-                notes.append(Consequence(f"{about}`{file}` is damaged ({why}): {lost}"))
+                notes.append(
+                    Consequence(
+                        DocsPage.CHECKED_BY_VERIFY, f"{about}`{file}` is damaged ({why}): {lost}"
+                    )
+                )
     step = checkpoint.location.step_directory
     if step is not None and filesystem.is_file(step / STEP_METADATA):
         _, why = step_metadata(step)
         if why:
             lost = "what each item is was told from what stands in it, as Orbax does"
-            notes.append(Consequence(f"`{STEP_METADATA}` is damaged ({why}): {lost}"))
+            notes.append(
+                Consequence(
+                    DocsPage.CHECKED_BY_VERIFY, f"`{STEP_METADATA}` is damaged ({why}): {lost}"
+                )
+            )
     return notes
 
 
@@ -75,7 +85,7 @@ def unchosen_notes(checkpoint: Checkpoint) -> list[Consequence]:
         f"`{file}` is damaged ({why}): it comes along byte for byte"
         for file, why in faults_beside(checkpoint, side_items(checkpoint))
     ]
-    return [Consequence(sentence) for sentence in unread]
+    return [Consequence(DocsPage.VERIFIED, sentence) for sentence in unread]
 
 
 _LOST: Final = {
@@ -101,11 +111,19 @@ def link_notes(checkpoint: Checkpoint, boundary: Boundary | None = None) -> list
         inside = sorted(set(links).difference(outside))
         if inside:
             said = "symbolic links, read as the files they lead to"
-            notes.append(Remark(f"{about}{_files(inside)} {said}: {quoted(inside, SHOWN_LINKS)}"))
+            notes.append(
+                Remark(
+                    DocsPage.HOW_IT_WRITES,
+                    f"{about}{_files(inside)} {said}: {quoted(inside, SHOWN_LINKS)}",
+                )
+            )
         if outside:
             said = "reached by symbolic links that lead out of the checkpoint, and copied"
             notes.append(
-                Consequence(f"{about}{_files(outside)} {said}: {quoted(outside, SHOWN_LINKS)}")
+                Consequence(
+                    DocsPage.HOW_IT_WRITES,
+                    f"{about}{_files(outside)} {said}: {quoted(outside, SHOWN_LINKS)}",
+                )
             )
     return notes
 
@@ -121,13 +139,16 @@ def dropped_item_notes(checkpoint: Checkpoint, draft: Draft) -> list[Consequence
     left = {str(path[0]) for path in draft.leaves}
     dropped = [name for name in checkpoint.items if name not in left]
     notes = [
-        Consequence(f"the item '{name}' loses all its leaves, and is left out of the result")
+        Consequence(
+            DocsPage.DELETE,
+            f"the item '{name}' loses all its leaves, and is left out of the result",
+        )
         for name in dropped
     ]
     if dropped and len(left) == 1:
         (only,) = left
         said = f"one item is left: paths of the result begin inside '{only}'"
-        notes.append(Consequence(said))
+        notes.append(Consequence(DocsPage.EXTRACT_ITEM, said))
     return notes
 
 
@@ -144,7 +165,7 @@ def unread_notes(plans: Mapping[str, ItemPlan]) -> list[Remark]:
     what = counted(len(unread), "leaf comes", "leaves come")
     seen = "`surgery inspect --stats` looks"
     said = f"{what} from elsewhere as stored, unread: NaN in there would come along ({seen})"
-    return [Remark(said)]
+    return [Remark(DocsPage.VERIFIED, said)]
 
 
 def dead_notes(references: Mapping[str, Costs], compact: Mapping[str, bool]) -> list[Remark]:
@@ -155,7 +176,10 @@ def dead_notes(references: Mapping[str, Costs], compact: Mapping[str, bool]) -> 
         return []
     without = "`--compact always` leaves them out"
     return [
-        Remark(f"{byte_text(dead)} of the linked files are other leaves of a donor ({without})")
+        Remark(
+            DocsPage.COMPACT,
+            f"{byte_text(dead)} of the linked files are other leaves of a donor ({without})",
+        )
     ]
 
 
@@ -164,7 +188,7 @@ def parent_notes(destination: Path) -> list[Consequence]:
     parent = destination.absolute().parent
     if isinstance(parent, BucketPath) or filesystem.exists(parent):
         return []
-    return [Consequence(f"there is no directory '{parent}': it is made")]
+    return [Consequence(DocsPage.HOW_IT_WRITES, f"there is no directory '{parent}': it is made")]
 
 
 def replaced_notes(destination: Path, *, force: bool) -> list[Consequence]:
@@ -176,8 +200,9 @@ def replaced_notes(destination: Path, *, force: bool) -> list[Consequence]:
         return []
     return [
         Consequence(
+            DocsPage.FORCE,
             f"`--force` replaces '{destination}' whole: its {len(steps)} steps"
-            f" ({listed(steps, SHOWN_STEPS)}) go, and the result is one step"
+            f" ({listed(steps, SHOWN_STEPS)}) go, and the result is one step",
         )
     ]
 
@@ -196,25 +221,35 @@ def _leftover_note(
     target, journal = quote(str(destination)), left.journal
     if journal is not None and journal.head is not None and left.state is State.DEAD:
         if not resume:
-            return Consequence(what_is_kept(left.path, destination, journal, journal.head.command))
-        return Remark(f"goes on from '{left.path}', which keeps {amount_of(journal)}")
+            return Consequence(
+                DocsPage.RESUME, what_is_kept(left.path, destination, journal, journal.head.command)
+            )
+        return Remark(
+            DocsPage.RESUME, f"goes on from '{left.path}', which keeps {amount_of(journal)}"
+        )
     match left.state:
         case State.LIVING:
             number = left.owner.pid if left.owner else ""
             return Consequence(
-                f"another run (process {number}) is writing to '{target}' now, in '{left.path}'"
+                DocsPage.HOW_IT_WRITES,
+                f"another run (process {number}) is writing to '{target}' now, in '{left.path}'",
             )
         case State.DEAD if force or resume:
             by = "--force" if force else "--resume"
-            return Consequence(f"a run that was killed has left '{left.path}'; `{by}` removes it")
+            return Consequence(
+                DocsPage.HOW_IT_WRITES,
+                f"a run that was killed has left '{left.path}'; `{by}` removes it",
+            )
         case State.DEAD:
             return Remark(
-                f"a run that was killed has left '{left.path}'; `surgery clean {target}` removes it"
+                DocsPage.HOW_IT_WRITES,
+                f"a run that was killed has left '{left.path}'; `surgery clean {target}` removes it",
             )
     of = f" of '{left.owner.host}'" if left.owner and left.owner.host else ""
-    return Consequence(  # it may be writing, too
+    return Consequence(
+        DocsPage.HOW_IT_WRITES,  # it may be writing, too
         f"a run{of} that cannot be looked at from here has '{left.path}'; if it is over,"
-        f" `surgery clean {target} --stale` removes that"
+        f" `surgery clean {target} --stale` removes that",
     )
 
 
@@ -222,8 +257,9 @@ def conversion_notes(plans: Mapping[str, ItemPlan]) -> list[Consequence]:
     """A note for every item of a format that is only read."""
     return [
         Consequence(
+            DocsPage.OTHER_FORMATS,
             f"'{item.directory.name}': {item.layout} is only read; the result is an Orbax directory"
-            f" ({CONVERTED_LAYOUT}, as `PyTreeCheckpointer` writes it)"
+            f" ({CONVERTED_LAYOUT}, as `PyTreeCheckpointer` writes it)",
         )
         for item in (plan.item for plan in plans.values())
         if is_converted(item)
@@ -238,4 +274,6 @@ def remains_notes(
     if not draft.removed or not shares_files or any(compact.values()):
         return []
     without = "`--compact always` leaves them out"
-    return [Consequence(f"removed values may remain in linked data files; {without}")]
+    return [
+        Consequence(DocsPage.COMPACT, f"removed values may remain in linked data files; {without}")
+    ]

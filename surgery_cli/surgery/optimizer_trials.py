@@ -24,6 +24,7 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
 from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Consequence, Note, Remark
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import counted
 
 
@@ -55,7 +56,7 @@ def told_by_script(
             except Exception as error:  # noqa: BLE001 - whatever an optimizer of the user's raises
                 reason = _reason(error)
                 what = f"the optimizer of '{script.name}' (state '{path}') cannot be tried out"
-                notes.append(Consequence(f"{what}: {reason}"))
+                notes.append(Consequence(DocsPage.LIKE_INIT, f"{what}: {reason}"))
                 continue
             for inner, one in seen.items():
                 node = plain_path(path)
@@ -126,7 +127,8 @@ def _how_much(
     )
     return [
         Remark(
-            f"{name}, tried out on {TRIED_ON}, in steps {steps}, settles {counted(count, 'slot')}"
+            DocsPage.LIKE_INIT,
+            f"{name}, tried out on {TRIED_ON}, in steps {steps}, settles {counted(count, 'slot')}",
         )
     ]
 

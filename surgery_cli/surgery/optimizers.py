@@ -26,6 +26,7 @@ from surgery_cli.surgery.fading_starts import with_counts
 from surgery_cli.surgery.state_kinds import with_record, with_values
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Consequence, Note
+from surgery_cli.words.pages import DocsPage
 
 if TYPE_CHECKING:
     from surgery_cli.script.function import Script
@@ -106,7 +107,7 @@ def look_at_hidden_twins(checkpoint: Checkpoint, draft: Draft) -> list[Look]:
         tree = open_checkpoint(location.argument, step=location.step).tree
     except CheckpointError as error:
         what = f"the other items cannot be read, so twins in them are not known: {error.problems[0].what}"
-        return [Look(Consequence(what))]
+        return [Look(Consequence(DocsPage.OPTIMIZERS, what))]
     hidden = Counter(
         str(slot.path[0])
         for slot in survey(tree).slots.values()
@@ -116,8 +117,9 @@ def look_at_hidden_twins(checkpoint: Checkpoint, draft: Draft) -> list[Look]:
     return [
         Look(
             Consequence(
+                DocsPage.OPTIMIZERS,
                 f"{count} twins in the item '{other}' do not follow, as `--item {item}` chose one item:"
-                f" leave `--item` out, and begin paths with '{item}/'"
+                f" leave `--item` out, and begin paths with '{item}/'",
             )
         )
         for other, count in hidden.items()
@@ -152,5 +154,5 @@ def look_at_restarts(draft: Draft, sources: Mapping[str, Any]) -> list[Look]:
         source, path = sources[change.counted.source], change.counted.path
         sentence = change.sentence(int(read_scalar(source, path) or 0))
         if sentence is not None:
-            looks.append(Look(Consequence(sentence), source.tree[path].bytes))
+            looks.append(Look(Consequence(DocsPage.COUNTERS, sentence), source.tree[path].bytes))
     return [*looks, Look(None, decay_bytes)] if decay_bytes else looks

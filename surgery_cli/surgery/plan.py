@@ -23,6 +23,7 @@ from surgery_cli.surgery.source_and_destination import check_target, path_of
 from surgery_cli.surgery.space import check_space
 from surgery_cli.surgery.step_metrics import with_metrics_or_not
 from surgery_cli.words.notes import Remark
+from surgery_cli.words.pages import DocsPage
 
 
 @importing_once()
@@ -69,7 +70,7 @@ def plan(
     notes = preview_notes(prepared, destination, options)
     if options.probe is not None:
         said = f"the probe of {options.probe} runs on the result, once that is written"
-        notes.append(Remark(said))
+        notes.append(Remark(DocsPage.PROBE_BEFORE_COMMIT, said))
     if options.processes is not None:
         notes.append(shares_note(prepared, options.processes))
     return previewed(prepared, plan, destination, estimate, notes)

@@ -21,6 +21,7 @@ from surgery_cli.store.write.sidecars import write_shape
 from surgery_cli.surgery.memory import MOST_NAMED, Need, Stored, memory_option, why_chunks
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Remark
+from surgery_cli.words.pages import DocsPage
 
 
 def planned_needs(
@@ -64,8 +65,9 @@ def decoding_notes(plans: Mapping[str, ItemPlan], memory_bytes: int) -> list[Rem
     times, needed = map(max, zip(*found.values(), strict=True))
     return [
         Remark(
+            DocsPage.MEMORY,
             f"the stored chunks of {paths} are decoded up to {times:,} times, as their elements go to places far"
-            f" apart: with {memory_option(needed)} they are read once"
+            f" apart: with {memory_option(needed)} they are read once",
         )
     ]
 

@@ -15,6 +15,7 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 
 _SHOWN = 2
 
@@ -63,12 +64,13 @@ def _notes(leaves: dict[LeafPath, int], when: str) -> list[Consequence]:
         by_seed.setdefault(seed, []).append(path)
     return [
         Consequence(
+            DocsPage.REINIT,
             worded(
                 "random values of {}, seed {}, are drawn {}: the same ones, and no further ones; say another {seed}",
                 quoted(paths, _SHOWN),
                 seed,
                 when,
-            )
+            ),
         )
         for seed, paths in by_seed.items()
     ]

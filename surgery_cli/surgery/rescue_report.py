@@ -16,6 +16,8 @@ from surgery_cli.store.locate.location import Location
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
 from surgery_cli.words.lists import listed
+from surgery_cli.words.notes import Consequence, Note
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import leaves_text
 
 _LACKING: Final = ("names of arrays", "the file before its break")
@@ -62,30 +64,30 @@ def rescue_report(
 ) -> reports.Rescued:
     """The document; ``filled_from`` is the checkpoint that fills what is lost, if one does."""
     states = [row.state for row in rows]
-    notes = []
+    notes: list[Note] = []
     for name, item in survey.items.items():
         front = f"{name}: " if name else ""
         notes += [
-            f"{front}'{file}' is damaged: {why}" for file, why in item.structure.faults.items()
+            Consequence(DocsPage.RESCUE_LOOK, f"{front}'{file}' is damaged: {why}")
+            for file, why in item.structure.faults.items()
         ]
         for path, text in item.odd_types.items():
-            notes.append(
-                f"{front}'{path}' is of a type {text!r} that nobody knows; taken for an array"
-            )
+            said = f"{front}'{path}' is of a type {text!r} that nobody knows; taken for an array"
+            notes.append(Consequence(DocsPage.RESCUE_LOOK, said))
         if item.structure.origin != "metadata":
-            notes.append(f"{front}names and nesting come from {item.structure.origin}")
+            said = f"{front}names and nesting come from {item.structure.origin}"
+            notes.append(Consequence(DocsPage.RESCUE_LOOK, said))
     notes += [
-        f"'{other.name}' is damaged, and left out"
+        Consequence(DocsPage.RESCUE_LOOK, f"'{other.name}' is damaged, and left out")
         for other in survey.place.others
         if not is_understood(other)
     ]
     if filled_from is not None and filled_from.shape == "root":
         step = f"step {filled_from.step} of '{filled_from.root}'"
-        notes.append(
-            f"{step} fills what is not whole: the newest before it of which that can be read"
-        )
-    notes += filter(None, [survey.record_fault])
-    notes += _doubts(survey, rows)
+        said = f"{step} fills what is not whole: the newest before it of which that can be read"
+        notes.append(Consequence(DocsPage.RESCUE_WRITES, said))
+    doubts = [*filter(None, [survey.record_fault]), *_doubts(survey, rows)]
+    notes += [Consequence(DocsPage.RESCUE_LEAVES, doubt) for doubt in doubts]
     return reports.Rescued(
         broken=str(survey.place.root),
         structure=", ".join(dict.fromkeys(item.structure.origin for item in survey.items.values())),
@@ -138,9 +140,10 @@ _LESS_THAN_THE_MANIFEST: Final[dict[Route, str]] = {
 }
 
 
-def places_said(gaps: Collection[LeafPath]) -> list[str]:
+def places_said(gaps: Collection[LeafPath]) -> list[Note]:
     """What stands in the places of lists of which everything is lost."""
     if not gaps:
         return []
     said = listed(list(map(str, gaps)), 6)
-    return [f"None stands for {said}, so that what follows in the list keeps its place"]
+    said = f"None stands for {said}, so that what follows in the list keeps its place"
+    return [Consequence(DocsPage.RESCUE_WRITES, said)]

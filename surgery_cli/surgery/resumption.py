@@ -37,6 +37,7 @@ from surgery_cli.surgery.previews import Traffic, previewed
 from surgery_cli.words.invocation import the_same
 from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Remark
+from surgery_cli.words.pages import DocsPage
 
 _PART: Final = DigestPart()
 
@@ -170,7 +171,9 @@ def finished_before(
         return None
     if not is_this or record is None:
         return None
-    said = Remark(f"'{target}' is complete: an earlier run of this command has finished it")
+    said = Remark(
+        DocsPage.RESUME, f"'{target}' is complete: an earlier run of this command has finished it"
+    )
     preview = previewed(prepared, plan, str(target), Traffic(0, 0, 0, 0), [said])
     digests = {name: one.digest for name, one in record.digests.items()}
     return reports.Report.of(

@@ -21,6 +21,7 @@ from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 
 
 class Asked(NamedTuple):
@@ -124,7 +125,7 @@ def same_run_notes(target: Path, prepared: Prepared) -> list[Consequence]:
             f"{quoted(inside, 3)} inside still counts as in the step that it is made from:"
             f" `surgery set {new} NEW {shlex.quote(inside[0])} {edit}`, or that edit in the plan, sets it"
         )
-    return list(map(Consequence, notes))
+    return [Consequence(DocsPage.ADDED_STEP, said) for said in notes]
 
 
 def counters_inside(prepared: Prepared) -> set[LeafPath]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -35,6 +35,8 @@ from surgery_cli.surgery.seal_digests import (
     planned,
 )
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.notes import Consequence, Note
+from surgery_cli.words.pages import DocsPage
 
 _Stamp = tuple[int, int, int]
 """Of a file: its inode, size and time of change."""
@@ -99,8 +101,13 @@ def seal(
         files=len(hashes.digests),
         bytes_read=count,
         anew=changed,
-        notes=[f"sealed as it is: '{file}': {why}" for file, why in faults],
+        notes=_notes(faults),
     )
+
+
+def _notes(faults: Iterable[tuple[str, str]]) -> list[Note]:
+    found = (f"sealed as it is: '{file}': {why}" for file, why in faults)
+    return [Consequence(DocsPage.SEAL, said) for said in found]
 
 
 def _check_targets(target: Path, sums: Path | None, place: Path, *, is_own: bool) -> None:

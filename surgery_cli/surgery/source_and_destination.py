@@ -19,6 +19,7 @@ from surgery_cli.store.write.staging import recover_old, set_aside_of
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 
 
 def check_target(
@@ -103,7 +104,7 @@ def restore_set_aside(target: Path, prepared: Prepared, say: Say) -> Path | None
         said = (
             f"restored '{restored}', which an interrupted run had set aside as '{set_aside.name}'"
         )
-        say(Consequence(said))
+        say(Consequence(DocsPage.FORCE, said))
     return restored
 
 

@@ -49,6 +49,7 @@ from surgery_cli.surgery.source_and_destination import check_unchanged, look_ane
 from surgery_cli.surgery.state_kinds import settled_after
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Remark
+from surgery_cli.words.pages import DocsPage
 
 
 def write(run: Run, staging: Staging | BucketStaging, listener: Listener | None) -> reports.Report:
@@ -79,7 +80,7 @@ def write(run: Run, staging: Staging | BucketStaging, listener: Listener | None)
         report = replace(report, notes=notes, consequences=consequences)
     if journal is not None and journal.lost is not None:
         said = f"begun anew, as of what an earlier run had kept something was lost: {journal.lost.what}"
-        report = replace(report, notes=[*report.notes, Remark(said)])
+        report = replace(report, notes=[*report.notes, Remark(DocsPage.RESUME, said)])
     digests = {record_key(written, path): digest for path, digest in done.digests.items()}
     if not prepared.is_export:  # there, every leaf is written, and nothing comes along
         digests = digests_after(prepared.checkpoint, written, draft, done.digests, run.recorded)
@@ -225,7 +226,10 @@ def _report(
     shared = sorted(str(path.relative_to(writer.new)) for path in kept)
     return reports.Report.of(
         preview,
-        notes=[*preview.notes, *([Remark(probed.note)] if probed else [])],
+        notes=[
+            *preview.notes,
+            *([Remark(DocsPage.PROBE_BEFORE_COMMIT, probed.note)] if probed else []),
+        ],
         leaves=[replace(leaf, digest=digests.get(leaf.path)) for leaf in preview.leaves],
         bytes_read=values_read + looked_at + (probed.bytes_read if probed else 0) + raw_bytes,
         bytes_written=done.written_bytes + raw_bytes,

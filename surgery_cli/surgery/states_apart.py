@@ -23,6 +23,7 @@ from surgery_cli.surgery.optimizers import Look, survey_state
 from surgery_cli.tree.dtypes import is_floating
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Consequence, Remark
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import counted
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class Comparison:
             if not clocked.agrees:
                 said = f"'{path}' comes from '{origin.source}', and {_slots(own)} that it drives do not"
                 said += f": {clocked.shifted}"
-                found.append(Look(Consequence(said)))
+                found.append(Look(Consequence(DocsPage.DONOR_SLOTS, said)))
         return found
 
     def _mixed_slots(self, draft: Draft, sources: Mapping[str, Any]) -> list[Look]:
@@ -148,17 +149,23 @@ class Comparison:
                 n for n in others if any(self._is_of_another_kind(s, sources[n]) for s in slots)
             ]
             if apart or len(counts) < len(others):
-                looks.append(Look(Consequence(_mixed(path, slots, counts, ours))))
+                looks.append(
+                    Look(Consequence(DocsPage.DONOR_SLOTS, _mixed(path, slots, counts, ours)))
+                )
             if names:
                 said = f"'{slots[0].node.parent}' is not known to be of the same kind in {', '.join(map(repr, names))}"
                 said += ": leave the optimizer state out, or reset it"
-                looks.append(Look(Consequence(said)))
+                looks.append(Look(Consequence(DocsPage.DONOR_SLOTS, said)))
             own_run = set(self._checkpoint.steps.values())
             for name in (n for n in others if n not in names and sources[n].address not in own_run):
                 kinds = {kind for s in slots for kind in self._kinds(s, sources[name])}
                 if len(kinds) > 1:
                     taken = same_kind_as(name, sorted(kinds), "leave the optimizer state out")
-                    looks.append(Look(Consequence(taken.sentence(slots[0].node.parent))))
+                    looks.append(
+                        Look(
+                            Consequence(DocsPage.DONOR_SLOTS, taken.sentence(slots[0].node.parent))
+                        )
+                    )
         return looks
 
     def _kinds(self, slot: Slot, other: Any) -> set[str]:
@@ -182,4 +189,4 @@ class Comparison:
         if self._has_settings:
             what, compared = "number", "the clocks and settings of both"
         said = f"read {counted(count, what)}, to compare {compared}"
-        return [*self._looks, Look(Remark(said), self._number_bytes)]
+        return [*self._looks, Look(Remark(DocsPage.DONOR_SLOTS, said), self._number_bytes)]

@@ -13,6 +13,7 @@ from surgery_cli.store.locate.items import METRICS
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.same_run import counters_inside, step_beside
 from surgery_cli.words.notes import Consequence, Note, Remark
+from surgery_cli.words.pages import DocsPage
 
 _WHAT_GOES_BY_THEM: Final = "`best_step()` and `max_to_keep` of a manager with `best_fn`"
 
@@ -39,17 +40,21 @@ def metrics_notes(target: Path, prepared: Prepared, asked: str) -> list[Note]:
             " (with `keep_checkpoints_without_metrics=False` it is removed)"
         )
         more = "; `--metrics keep` takes them along" if own is not None else ""
-        return [Consequence(said + more)]
+        return [Consequence(DocsPage.ADDED_STEP, said + more)]
     if _has_metrics(prepared) and _values_change(prepared):
         step = prepared.checkpoint.location.step_directory
         whose = "its metrics" if step is None else f"the metrics of '{step.name}'"
         said = f"{whose} come along, which were measured on other values"
         said += f": {_WHAT_GOES_BY_THEM} go by them"
         if own is not None:
-            return [Consequence(said)]
-        return [Remark(f"{said}; `--metrics drop` leaves them out")]
+            return [Consequence(DocsPage.ADDED_STEP, said)]
+        return [Remark(DocsPage.ADDED_STEP, f"{said}; `--metrics drop` leaves them out")]
     if asked != "auto" and not _has_metrics(prepared):
-        return [Remark(f"`--metrics {asked}` changes nothing: the step has no metrics")]
+        return [
+            Remark(
+                DocsPage.ADDED_STEP, f"`--metrics {asked}` changes nothing: the step has no metrics"
+            )
+        ]
     return []
 
 

@@ -18,6 +18,7 @@ from surgery_cli.settings.reshard import Reshard
 from surgery_cli.store.write import aftermath
 from surgery_cli.words.advice import NOTHING_LEFT, Aside, FieldName, InPlan, joined, worded
 from surgery_cli.words.notes import Remark
+from surgery_cli.words.pages import DocsPage
 
 SOURCES = Path(__file__).resolve().parents[2] / "surgery_cli"
 
@@ -185,7 +186,10 @@ def test_what_stands_in_a_checkpoint_is_never_read_as_a_field(surgery, tmp_path)
 def test_parts_stay_known_in_texts_that_are_put_together():
     text = "first " + joined("; or ", [worded("{except}"), "b"]) + worded(", {to: 1}")
     assert text == "first `except`; or b, `to: 1`"
-    assert in_options(Remark(text), operations()["cast"]) == "first `--except`; or b, `--to 1`"
+    assert (
+        in_options(Remark(DocsPage.OPERATIONS, text), operations()["cast"])
+        == "first `--except`; or b, `--to 1`"
+    )
 
 
 NAMES = {f.name for kind in operations().values() for f in fields_of(kind)} - {"set"}

@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ SOURCES = Path(__file__).resolve().parents[2] / "surgery_cli"
 FLAT, ROOT = SAMPLES / "digits_standard", SAMPLES / "digits_manager"
 KERNEL = "params/Dense_1/kernel"
 CAST = ("--to", "bfloat16")
+PAGE = re.compile(r" \[docs/[\w-]+\.md(#[\w-]+)?\]$")
 
 
 def missing_parent(place):
@@ -146,6 +148,7 @@ def test_quiet_still_says_what_changes_what_happens(surgery, tmp_path, case):
         result.err
     )
     assert len(lines) == len(said)
+    assert all(PAGE.search(line) for line in lines if line.startswith("note: "))
 
 
 def test_what_was_restored_is_said_also_if_the_run_then_fails(surgery, tmp_path):
@@ -176,13 +179,9 @@ def test_json_says_which_notes_are_consequences(surgery, tmp_path):
 
 
 NOT_OF_WRITING = {
-    ("surgery/inspect.py", "_notes"),
-    ("surgery/clean.py", "_notes"),
-    ("proof/sharding_file.py", "device_notes"),
-    ("proof/sharding_file.py", "lacking_notes"),
     ("surgery/gate.py", "note"),  # `apply` makes a remark of it
 }
-"""What makes sentences for documents of commands that only look, or all of whose notes are said in any case."""
+"""What makes a sentence, and leaves to another what kind of note that is."""
 
 
 def test_whatever_makes_a_note_says_which_kind_it_is():

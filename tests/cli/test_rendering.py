@@ -13,6 +13,8 @@ from surgery_cli.console import problems
 from surgery_cli.console.page import Cell, Page, Terminal
 from surgery_cli.errors import Problem
 from surgery_cli.proof.statistics import LeafStatistics
+from surgery_cli.words.notes import Remark
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import byte_text, duration_text
 
 SHARED = (
@@ -110,7 +112,7 @@ def preview_of(kind=reports.Preview, **more):
         "bytes_written": 1024,
         "bytes_linked": 1048576,
         "bytes_copied": 10,
-        "notes": ["2 slots are kept: their power is not sure"],
+        "notes": [Remark(DocsPage.OPTIMIZERS, "2 slots are kept: their power is not sure")],
         "chosen": "step 500 (newest of 2)",
     }
     return kind(**{**fields, **more})
@@ -137,7 +139,7 @@ def test_an_inspection_in_a_pipe_has_a_header_and_one_full_path_per_line():
         parameters=6,
         by_dtype={"int32": 4, "float32": 48},
         other_items=["metrics"],
-        notes=["a note"],
+        notes=[Remark(DocsPage.DOCTOR, "a note")],
     )
 
     assert plain(inspection.render, document) == (
@@ -147,7 +149,7 @@ def test_an_inspection_in_a_pipe_has_a_header_and_one_full_path_per_line():
         "  3 leaves, 52 B, 2.0 KiB on disk, 6 parameters\n"
         "  float32 48 B, int32 4 B\n"
         "  carried along, never edited: metrics\n"
-        "  note: a note\n"
+        "  note: a note [docs/doctor.md#what-it-says]\n"
         "\n"
         "params/a/kernel  float32[2,3]  24 B\n"
         "opt/mu/a/kernel  float32[2,3]  24 B  mu of params/a/kernel\n"
@@ -286,7 +288,7 @@ def test_a_preview_has_a_line_per_edit_then_notes_then_removed_then_bytes():
         "  1  rescale  params/**/kernel by 0.5  3 leaves    2.0 KiB  twins: 6 transform (scaled to match)\n"
         "  2  delete   ema                        1 leaf  no values\n"
         "\n"
-        "  note: 2 slots are kept: their power is not sure\n"
+        "  note: 2 slots are kept: their power is not sure [docs/optimizers.md]\n"
         "\n"
         "  removes 2 leaves\n"
         "    ema/a\n"

@@ -125,6 +125,6 @@ def _said(document: Said, reworded: Callable[[str], str]) -> Said:
     """The document with its notes as ``reworded`` puts them."""
     return msgspec.structs.replace(
         document,
-        notes=list(map(reworded, document.notes)),
-        consequences=list(map(reworded, document.consequences)),
+        notes=[note.saying(reworded(note)) for note in document.notes],
+        consequences=[note.saying(reworded(note)) for note in document.consequences],
     )

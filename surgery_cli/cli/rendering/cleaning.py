@@ -25,8 +25,7 @@ def render(document: Cleaning, page: Page) -> None:
         _keeps(row, page, gone=False)
     if not document.removed and not document.kept:
         page.line("nothing was left by killed runs")
-    for note in document.notes:
-        page.line(note, indent=2)
+    page.notes(document.notes, indent=2)
 
 
 def _keeps(row: LeftoverRow, page: Page, *, gone: bool) -> None:

@@ -45,7 +45,7 @@ def _on_one_line(text: str) -> str:
 def _head(document: Derivation) -> Iterator[str]:
     yield f"{document.a} to the tree of {document.b}, by `surgery derive`"
     yield _counts(document)
-    yield from (f"note: {note}" for note in document.notes)
+    yield from (f"note: {note.line}" for note in document.notes)
 
 
 def _counts(document: Derivation) -> str:
@@ -88,7 +88,7 @@ def render(document: Derivation, page: Page, *, verbose: bool = False) -> None:
     page.names(doubtful, most=None if verbose else _MOST_ROWS, indent=2)
     gaps = ["; ".join(_open(gap)) for gap in document.gaps]
     page.names(gaps, most=None if verbose else _MOST_ROWS, indent=2)
-    page.remarks("note", document.notes)
+    page.notes(document.notes)
     page.line()
     page.line(_next(document))
 

@@ -29,7 +29,7 @@ def render(document: Examination, page: Page, *, verbose: bool = False) -> None:
     for one in shown:
         _line(one, page, verbose=verbose)
     page.rest(len(lines) - len(shown), indent=2)
-    page.remarks("note", document.notes, indent=2)
+    page.notes(document.notes, indent=2)
 
 
 def _bytes(document: Examination) -> str:

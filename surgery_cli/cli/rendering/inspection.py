@@ -114,7 +114,7 @@ def _render_header(document: Inspection, page: Page) -> None:
         page.line(f"carried along, never edited: {listed(document.other_items, 5)}", indent=2)
     if document.foreign_files:
         page.line(f"files unknown to Orbax: {listed(document.foreign_files, 5)}", indent=2)
-    page.remarks("note", document.notes, indent=2)
+    page.notes(document.notes, indent=2)
 
 
 def _render_leaves(document: Inspection, page: Page, depth: int | None, *, verbose: bool) -> None:

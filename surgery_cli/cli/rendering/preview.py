@@ -35,7 +35,7 @@ def render(document: Preview, page: Page, *, verbose: bool = False) -> None:
     if document.assumptions or document.notes:
         page.line()
         page.remarks("assumed", (taken.sentence for taken in document.assumptions), indent=2)
-        page.remarks("note", document.notes, indent=2)
+        page.notes(document.notes, indent=2)
     for check in document.checks or ():
         _render_measured(check, page, verbose=verbose)
     if document.removed:

@@ -46,7 +46,7 @@ def render(document: Rescued, page: Page, *, verbose: bool = False) -> None:
             f": {leaves_text(document.written)} in {shown_path(document.destination)}, read back and the same"
             f"{_taken(document)}",
         )
-    page.remarks("note", document.notes, indent=2)
+    page.notes(document.notes, indent=2)
 
 
 def _taken(document: Rescued) -> str:

@@ -22,4 +22,4 @@ def render(document: Seal, page: Page) -> None:
         page.line(f"`sha256sum -c {sums}` holds the files against it, run in {folder}", indent=2)
     for name in document.anew:
         page.line(Cell("anew: ", "doubtful"), f"{name} was on record as something else", indent=2)
-    page.remarks("note", document.notes, indent=2)
+    page.notes(document.notes, indent=2)

@@ -39,8 +39,7 @@ def render(document: Verdict, page: Page, *, strict: bool = False, verbose: bool
     for one in shown:
         _render_finding(one, page)
     render_rest(page, found, shown, indent=0)
-    for note in document.notes:
-        page.line(note, indent=2)
+    page.notes(document.notes, indent=2)
 
 
 def _sample(sample: Sampled) -> str:

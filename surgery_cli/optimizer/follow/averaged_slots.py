@@ -19,6 +19,7 @@ from surgery_cli.optimizer.follow.transform import Change
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import joined, worded
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import counted
 
 
@@ -73,7 +74,7 @@ class Averages:
         for (source, beside), count in self._counts.items():
             if beside:
                 said = f"{counted(count, 'slot')} {'is' if count == 1 else 'are'} averaged with those of '{source}'"
-                yield Consequence(joined("; ", [said, *beside]))
+                yield Consequence(DocsPage.DONOR_SLOTS, joined("; ", [said, *beside]))
 
 
 def members_of(recipe: Recipe) -> list[LeafRef]:

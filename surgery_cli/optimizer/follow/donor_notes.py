@@ -14,6 +14,7 @@ from surgery_cli.optimizer.follow.donor_slots import Taken
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import Text, joined, worded
 from surgery_cli.words.notes import Consequence, Note, Remark
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import counted
 
 
@@ -38,11 +39,15 @@ class Grafts:
         found: list[Note] = []
         for (source, more), n in self._taken.items():
             said = f"{_slots(n)} {'comes' if n == 1 else 'come'} from '{source}' with the params"
-            found.append(Consequence(joined("; ", [said, *more])) if more else Remark(said))
+            found.append(
+                Consequence(DocsPage.DONOR_SLOTS, joined("; ", [said, *more]))
+                if more
+                else Remark(DocsPage.DONOR_SLOTS, said)
+            )
         for (source, because), n in self._left.items():
             are = "is" if n == 1 else "are"
             said = f"{_slots(n)} {are} not taken from '{source}', but restart: "
-            found.append(Consequence(Text(said, because)))
+            found.append(Consequence(DocsPage.DONOR_SLOTS, Text(said, because)))
         for source, clock in self._apart:
             driven = draft.driven_by(clock)
             if all(slot.param in edited for slot in driven):
@@ -53,7 +58,10 @@ class Grafts:
 def _with_the_count(source: str, clock: LeafPath, slots: Sequence[Slot]) -> Remark:
     """What takes slots along where all that a clock drives comes from a donor."""
     said = "" if all(slot.power is not None for slot in slots) else ", and say `--optimizer-kind`"
-    return Remark(f"to take them, `replace` '{clock}' from '{source}' in the same edit{said}")
+    return Remark(
+        DocsPage.DONOR_SLOTS,
+        f"to take them, `replace` '{clock}' from '{source}' in the same edit{said}",
+    )
 
 
 def beside_taken(taken: Taken) -> list[str]:

@@ -19,6 +19,7 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.series import folded
 
 
@@ -90,10 +91,11 @@ class Maps:
         """What was decided by optax's default alone, once for each state, and what the script may decide otherwise."""
         factored = [
             Consequence(
+                DocsPage.REARRANGED_SLOTS,
                 f"'{state}' is taken to factor params whose second largest axis is {LEAST_FACTORED} or longer,"
                 f" optax's default for `min_dim_size_to_factor`, so that '{slot.param}' ({after.type_text})"
                 f" {'is' if _is_factored(slot, after) else 'is not'}: no other param shows it; `--like-init` holds"
-                " the result against the script"
+                " the result against the script",
             )
             for state, (slot, after) in self._taken.items()
         ]
@@ -114,10 +116,11 @@ class Maps:
         told = "name their axes to it in the script (`muon_weight_dimension_numbers`), or "
         return [
             Consequence(
+                DocsPage.REARRANGED_SLOTS,
                 f"{named} {have} another number of axes now, and {quoted(states, 2)} {leave} out some params:"
                 f" {by_axes}, {'so that ' * is_muon}training will not start from the result: its script makes other"
                 f" states, and the first step fails. `--like-init` holds the result against it; {told * is_muon}"
-                "`delete` the state in an edit before, and let the script begin with its own"
+                "`delete` the state in an edit before, and let the script begin with its own",
             )
         ]
 

@@ -11,6 +11,7 @@ from surgery_cli.optimizer.follow.clocks import has_restarted
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import worded
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 
 
 def memory_notes(draft: Draft) -> Iterator[Consequence]:
@@ -28,6 +29,7 @@ def memory_notes(draft: Draft) -> Iterator[Consequence]:
         if changed and not all(has_restarted(slot, draft) for slot in memory):
             (steps,) = weights.spec.shape
             yield Consequence(
+                DocsPage.REARRANGED_SLOTS,
                 worded(
                     "'{}' stays as it was, and {} of the {} leaves of the memory that it weighs are others now: it fits"
                     " again after {:,} more steps; `reset-optimizer` without a pattern, with {clocks: true},"
@@ -36,7 +38,7 @@ def memory_notes(draft: Draft) -> Iterator[Consequence]:
                     len(changed),
                     len(memory),
                     steps,
-                )
+                ),
             )
 
 

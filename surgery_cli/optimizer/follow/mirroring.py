@@ -15,6 +15,7 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import counted
 
 
@@ -60,10 +61,10 @@ def torn_notes(found: Sequence[Torn]) -> list[Consequence]:
     first, *others = found
     if first.said:
         more = f", and so of {counted(len(others), 'more place')}" if others else ""
-        return [Consequence(f"{first.said}{more}: it is not trained by it")]
+        return [Consequence(DocsPage.OPTIMIZERS, f"{first.said}{more}: it is not trained by it")]
     said = f"'{first.slot.path}' no longer mirrors its param '{first.slot.param}'"
     more = f", and so with {counted(len(others), 'other field')} of the state" if others else ""
-    return [Consequence(f"{said}{more}: the optimizer needs both alike")]
+    return [Consequence(DocsPage.OPTIMIZERS, f"{said}{more}: the optimizer needs both alike")]
 
 
 def double_named(draft: Draft, selected: Iterable[LeafPath]) -> list[Slot]:

@@ -9,6 +9,7 @@ from surgery_cli.draft.recipe import Draft
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 
 _FOLLOWING = frozenset({"transform", "reset", "warm", "donor"})
 
@@ -33,9 +34,10 @@ def named_apart(
                 followed.setdefault(slot.state, {})[slot.node] = None
     return [
         Consequence(
+            DocsPage.OPTIMIZERS,
             f"{quoted(named[state], word='and')} {'are' if len(named[state]) > 1 else 'is'} edited as named, and"
             f" {quoted(followed[state], word='and')} {'follow' if len(followed[state]) > 1 else 'follows'} the params:"
-            " no training leaves these together"
+            " no training leaves these together",
         )
         for state in named
         if state in followed

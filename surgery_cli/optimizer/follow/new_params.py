@@ -24,6 +24,7 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence, Note, Remark
+from surgery_cli.words.pages import DocsPage
 
 
 class Grown(NamedTuple):
@@ -182,7 +183,10 @@ class _Growing:
         told = {p: m for p, m in self._models.items() if like.get(p) != m}
         if told:
             models = list(dict.fromkeys(told.values()))
-            yield Remark(f"slots of the new params are like those of {quoted(models, 2)}")
+            yield Remark(
+                DocsPage.OPTIMIZERS,
+                f"slots of the new params are like those of {quoted(models, 2)}",
+            )
         other = [
             (param, model)
             for param, model in self._models.items()
@@ -191,7 +195,8 @@ class _Growing:
         if other:
             param, model = other[0]
             yield Consequence(
-                f"slots of '{param}' that have the dtype of '{model}' there are taken to follow the dtype of the param"
+                DocsPage.OPTIMIZERS,
+                f"slots of '{param}' that have the dtype of '{model}' there are taken to follow the dtype of the param",
             )
 
 

@@ -8,6 +8,7 @@ from surgery_cli.draft.effect import Draws, Effect
 from surgery_cli.draft.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 
 
 class Beside:
@@ -31,15 +32,17 @@ class Beside:
                 how = f"named as well, they would draw other values; {_copying(self._alone)}"
             found.append(
                 Consequence(
+                    DocsPage.OPTIMIZERS,
                     "copies of the edited params beside the optimizer state stay as they are:"
-                    f" {_nodes(self._alone)} ({how})"
+                    f" {_nodes(self._alone)} ({how})",
                 )
             )
         if self._named and self._is_drawn:
             found.append(
                 Consequence(
+                    DocsPage.OPTIMIZERS,
                     f"{_nodes(self._named)} and the params draw different values, as each path has its own:"
-                    f" for equal ones, {_copying(self._named)}"
+                    f" for equal ones, {_copying(self._named)}",
                 )
             )
         return found

@@ -9,6 +9,7 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import FieldName
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence, Note, Remark
+from surgery_cli.words.pages import DocsPage
 
 _FOLLOWING: Final = frozenset({"transform", "reset", "warm", "donor"})
 """The policies under which it matters what a slot is."""
@@ -24,5 +25,11 @@ def stated_kind_notes(draft: Draft) -> list[Note]:
     notes: list[Note] = []
     for name, nodes in states.items():
         kind = Consequence if len(nodes) > 1 else Remark
-        notes.append(kind(FieldName("optimizer_kind", name), f" is used for {quoted(nodes)}"))
+        notes.append(
+            kind(
+                DocsPage.OPTIMIZERS,
+                FieldName("optimizer_kind", name),
+                f" is used for {quoted(nodes)}",
+            )
+        )
     return notes

@@ -19,6 +19,7 @@ from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 
 
 class Change(NamedTuple):
@@ -113,12 +114,13 @@ def masked(
 def grows_back(slot: Slot, name: str) -> Consequence:
     """What comes of first moments, of which ``slot`` is one, that stay where their params became 0."""
     return Consequence(
+        DocsPage.OPTIMIZERS,
         worded(
             "'{}' is kept: what it gathered moves the zeros of '{}' in the next steps; {optimizer: transform}"
             " makes it 0 there",
             slot.node,
             name,
-        )
+        ),
     )
 
 

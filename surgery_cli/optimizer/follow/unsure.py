@@ -20,6 +20,7 @@ from surgery_cli.optimizer.follow.refusals import PER_LEAF
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import InPlan, worded
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 
 _FAMILY: Final = "adam-family"
 
@@ -62,7 +63,7 @@ class Kept(msgspec.Struct):
             by = effect.by if isinstance(effect.by, float | int) else None
             coming = _coming_steps(by, self.moment, draft, number)
             parts.append(f"if it is Adam behind clipping at most, {coming}")
-        return Consequence(f"{subject}: {'; '.join([*parts, *self.remedies])}")
+        return Consequence(DocsPage.OPTIMIZERS, f"{subject}: {'; '.join([*parts, *self.remedies])}")
 
 
 class KeptStates:

@@ -33,8 +33,7 @@ def render(document: Probe, page: Page, *, verbose: bool = False) -> None:
     if document.params:
         _render_params(document, page)
     page.remarks("not seen", document.unseen)
-    for text in document.notes:
-        page.line(f"note: {text}")
+    page.notes(document.notes)
     _render_verdict(document, page)
     for name in document.files:
         page.line("wrote ", Cell(name, "strong"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from surgery_cli.document import Document
+from surgery_cli.document import Noted
 
 
 class ProbeStatistics(msgspec.Struct, kw_only=True):
@@ -137,7 +137,7 @@ class ProbeComparison(msgspec.Struct, kw_only=True):
     other_first_non_finite: FirstNonFinite | None = None
 
 
-class Probe(Document, kw_only=True, frozen=True):
+class Probe(Noted, kw_only=True, frozen=True):
     """What ``probe`` prints: the calls of a model on a checkpoint, in the order in which they finish."""
 
     checkpoint: str
@@ -153,7 +153,6 @@ class Probe(Document, kw_only=True, frozen=True):
     comparison: ProbeComparison | None = None
     unseen: list[str] = []
     """Calls inside loops of unknown length and the like, which cannot be observed."""
-    notes: list[str] = []
     leaves_read: int = 0
     bytes_read: int = 0
     files: list[str] = []

@@ -23,6 +23,8 @@ from surgery_cli.probing.use_case.session import Session, open_session
 from surgery_cli.probing.use_case.taken_inputs import check_not_empty, fitting, unused_inputs
 from surgery_cli.script.user_code import UserObject, importing_once, load_object
 from surgery_cli.settings.declaration import given, settings_of
+from surgery_cli.words.notes import Note, Remark
+from surgery_cli.words.pages import DocsPage
 
 
 @importing_once()
@@ -66,8 +68,10 @@ def probe(
         return _with_files(found, probed, options)
 
 
-def _not_taken(name: str) -> str:
-    return f"neither the model nor a loss takes '{name}' of the inputs"
+def _not_taken(name: str) -> Note:
+    return Remark(
+        DocsPage.PROBE_INPUTS, f"neither the model nor a loss takes '{name}' of the inputs"
+    )
 
 
 def _other(

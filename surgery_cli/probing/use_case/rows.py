@@ -13,27 +13,38 @@ from surgery_cli.probing.trace.statistics import Measured
 from surgery_cli.probing.use_case.session import Session
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import quoted
+from surgery_cli.words.notes import Note, Remark
+from surgery_cli.words.pages import DocsPage
 
 
 def document(
-    session: Session, wanted: list[Site], seen: dict[int, Seen], more: Sequence[str] = ()
+    session: Session, wanted: list[Site], seen: dict[int, Seen], more: Sequence[Note] = ()
 ) -> documents.Probe:
     """A row for each wanted site, with the statistics of those that were seen, and what is known of the session.
 
     ``more`` are notes besides those on the session itself.
     """
     binding = session.binding
-    notes = []
+    notes: list[Note] = []
     if session.members:
         notes.append(
-            f"an ensemble of {session.members} on the same inputs: a row shows all members, and iterations are members"
+            Remark(
+                DocsPage.PROBE_PARTS,
+                f"an ensemble of {session.members} on the same inputs: a row shows all members, and iterations are"
+                " members",
+            )
         )
     if binding.made:
         notes.append(
-            f"{len(binding.made)} random states that the checkpoint does not have were made by the model"
+            Remark(
+                DocsPage.PROBE_INPUTS,
+                f"{len(binding.made)} random states that the checkpoint does not have were made by the model",
+            )
         )
     if binding.unused:
-        notes.append(f"the model does not ask for {quoted(binding.unused, 5)}")
+        notes.append(
+            Remark(DocsPage.PROBE_INPUTS, f"the model does not ask for {quoted(binding.unused, 5)}")
+        )
     return documents.Probe(
         checkpoint=str(session.checkpoint.location.root),
         chosen=session.checkpoint.location.chosen,

@@ -17,6 +17,7 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence, Note, Remark
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import leaves_text
 
 CONFIG: Final = "config.json"
@@ -73,11 +74,14 @@ def companions(checkpoint: Checkpoint, request: Export, target: Path | None) -> 
 def companion_notes(found: Companions, draft: Draft) -> Iterator[Note]:
     """What comes along and what stays behind, and what `config.json` says that is no longer so."""
     if found.left:
-        yield Consequence(f"beside the weights, and left behind: {quoted(found.left, _MOST_NAMED)}")
+        yield Consequence(
+            DocsPage.EXPORT_SAFETENSORS,
+            f"beside the weights, and left behind: {quoted(found.left, _MOST_NAMED)}",
+        )
     if not found.carried:
         return
     named = quoted((path.name for path in found.carried), _MOST_NAMED)
-    yield Remark(f"from the source as they are: {named}")
+    yield Remark(DocsPage.EXPORT_SAFETENSORS, f"from the source as they are: {named}")
     config = next(path for path in found.carried if path.name == CONFIG)
     said = _numbers(filesystem.read(config))
     changed = {path: pair for path, pair in _pairs(draft) if pair[0].shape != pair[1].shape}
@@ -88,8 +92,9 @@ def companion_notes(found: Companions, draft: Draft) -> Iterator[Note]:
             if isinstance(value, int) and any(a == value != b for a, b in axes):
                 told = True
                 yield Consequence(
+                    DocsPage.EXPORT_SAFETENSORS,
                     f"`{CONFIG}` says `{key}: {value}`, and may be untrue now: '{path}' was {before.type_text}, and is"
-                    f" {after.type_text}; correct it in the result"
+                    f" {after.type_text}; correct it in the result",
                 )
                 break
     others = len({*draft.source_tree} ^ {*draft.leaves})
@@ -97,13 +102,15 @@ def companion_notes(found: Companions, draft: Draft) -> Iterator[Note]:
         count = others or len(changed)
         what = "are not the source's, by name" if others else "have other shapes than in the source"
         yield Consequence(
-            f"`{CONFIG}` may be untrue now: {leaves_text(count)} {what}; correct it in the result"
+            DocsPage.EXPORT_SAFETENSORS,
+            f"`{CONFIG}` may be untrue now: {leaves_text(count)} {what}; correct it in the result",
         )
     key = next((name for name in ("dtype", "torch_dtype") if name in said), "")
     dtypes = {after.dtype for _, (before, after) in _pairs(draft) if before.dtype != after.dtype}
     if key and dtypes - {said[key]}:
         yield Consequence(
-            f"`{CONFIG}` says `{key}: {said[key]}`, and weights are {quoted(sorted(dtypes))} now; correct it there"
+            DocsPage.EXPORT_SAFETENSORS,
+            f"`{CONFIG}` says `{key}: {said[key]}`, and weights are {quoted(sorted(dtypes))} now; correct it there",
         )
 
 

@@ -17,6 +17,7 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence, Note, Remark
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import counted, leaves_text
 from surgery_cli.words.series import folded
 
@@ -94,7 +95,7 @@ def _nothing(form: OutputFormat, draft: Draft, empty: list[LeafPath], apart: lis
 def _apart_note(form: OutputFormat, draft: Draft, apart: list[LeafPath]) -> Consequence:
     named = quoted(folded(draft.texts[path] for path in apart), _MOST_NAMED)
     stays = counted(len(apart), "leaf stays", "leaves stay")
-    return Consequence(f"{stays} behind, no part of {form.name}: {named}")
+    return Consequence(DocsPage.EXPORT, f"{stays} behind, no part of {form.name}: {named}")
 
 
 def _empty_states(draft: Draft) -> list[LeafPath]:
@@ -115,8 +116,9 @@ def _empty_states(draft: Draft) -> list[LeafPath]:
 def _empty_state_note(draft: Draft, states: list[LeafPath]) -> Consequence:
     named = quoted((draft.texts[path] for path in states), _MOST_NAMED)
     return Consequence(
+        DocsPage.EXPORT_MSGPACK,
         f"{counted(len(states), 'node')} of the optimizer's state, stored as None, are taken for states without fields,"
-        f" such as optax's EmptyState: {named}"
+        f" such as optax's EmptyState: {named}",
     )
 
 
@@ -187,18 +189,24 @@ def _notes(
     long = next((path for path in written if len(path) > 1), None)
     place = () if long is None else form.place(long)
     if long is not None and len(place) == 1 and str(place[0]) != draft.texts[long]:
-        yield Remark(f"names are keys joined: '{draft.texts[long]}' is called '{place[0]}'")
+        yield Remark(
+            DocsPage.EXPORT_SAFETENSORS,
+            f"names are keys joined: '{draft.texts[long]}' is called '{place[0]}'",
+        )
     if empty:
         named = quoted((draft.texts[path] or "the root" for path in empty), _MOST_NAMED)
         stays = counted(len(empty), "node without values stays", "nodes without values stay")
-        yield Consequence(f"{stays} behind, for which {form.name} has no place: {named}")
+        yield Consequence(
+            DocsPage.EXPORT, f"{stays} behind, for which {form.name} has no place: {named}"
+        )
     slots = {slot.path for slot in draft.slots.values() if slot.in_optimizer}
     twins = [path for path in written if path in slots]
     if twins:
         yield Consequence(
+            DocsPage.EXPORT,
             f"optimizer state is written as well: {len(twins):,} of {leaves_text(len(written))}, such as"
             f" '{draft.texts[twins[0]]}'; readers of models want params alone (`export SRC DST params …`, or `keep` in"
-            " a plan)"
+            " a plan)",
         )
 
 

@@ -11,6 +11,7 @@ import msgspec
 from surgery_cli.errors import SurgeryError
 from surgery_cli.words.advice import NOTHING_LEFT, Left, Text, joined
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 
 NO_REPORT: Final = "its report is missing"
 NOT_LASTING: Final = "the system did not say that it outlasts a power cut: `sync` makes sure"
@@ -55,7 +56,8 @@ def remaining_notes() -> list[Consequence]:
     """What the last run in this process could not remove."""
     return [
         Consequence(
-            f"'{path}' could not be removed: `surgery clean {quote(str(path))}` once that is possible"
+            DocsPage.HOW_IT_WRITES,
+            f"'{path}' could not be removed: `surgery clean {quote(str(path))}` once that is possible",
         )
         for path in remaining
     ]
