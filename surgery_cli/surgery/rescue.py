@@ -20,7 +20,7 @@ from surgery_cli.salvage.writing import NOTHING, KeptLeaf, places_kept
 from surgery_cli.script.user_code import Say, importing_once
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store import filesystem
-from surgery_cli.store.write.aftermath import begin_anew
+from surgery_cli.store.write.aftermath import begin_anew, remaining_notes
 from surgery_cli.store.write.destination import check_destination
 from surgery_cli.surgery.rescue_fills import Asked, surveyed
 from surgery_cli.surgery.rescue_report import places_said, rescue_report, saved_rows
@@ -86,7 +86,7 @@ def rescue(
         destination=str(target),
         written=sum(map(len, kept.values())),
         record=str(record),
-        notes=[*report.notes, *places_said(_gaps(survey, kept))],
+        notes=[*report.notes, *places_said(_gaps(survey, kept)), *remaining_notes()],
     )
 
 

@@ -16,6 +16,7 @@ import pytest
 from surgery_cli import surgery
 from surgery_cli.errors import WriteError
 from surgery_cli.planning import operation_from_options, plan_of
+from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.processes import Owner, State
 from surgery_cli.store.write import staging
 from surgery_cli.store.write.leftovers import leftovers_of
@@ -239,6 +240,18 @@ def test_an_error_says_what_could_not_be_removed(tmp_path, monkeypatch):
     (problem,) = caught.value.problems
     assert f"'{left}' could not be removed" in problem.fix
     assert "nothing was left behind" not in problem.fix
+
+
+@pytest.mark.parametrize(
+    "run",
+    [lambda *places: surgery.apply(*places, _by(2)), surgery.rescue],
+    ids=["apply", "rescue"],
+)
+def test_a_result_says_what_could_not_be_removed_beside_it(tmp_path, monkeypatch, run):
+    monkeypatch.setattr(filesystem, "delete_below", lambda _: None)
+    said = [str(note) for note in run(str(_file(tmp_path / "w")), str(tmp_path / "new")).notes]
+    (left,) = tmp_path.glob(".new.surgery-tmp-*")
+    assert any(text.startswith(f"'{left}' could not be removed") for text in said)
 
 
 def test_an_error_after_the_destination_has_its_name_says_that_it_stands(tmp_path, monkeypatch):
