@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import msgspec
 import numpy as np
 import pytest
 
 from surgery_cli import surgery
+from surgery_cli.document import compact_json
 from surgery_cli.engine import bounded_reads, grid, looks
 from tests.judge.layouts import LAYOUTS, Layout
 from tests.judge.targets import LAYERS
@@ -32,13 +32,13 @@ def _state(seed: int) -> dict[str, Any]:
     return {"params": draw, "opt_state": {"mu": {name: draw[name] / 3 for name in draw}}}
 
 
-def _documents(a: str, b: str, manifest: Path, memory: int) -> list[bytes]:
+def _documents(a: str, b: str, manifest: Path, memory: int) -> list[str]:
     found = [
         surgery.inspect(a, stats=True, digests=True, memory_bytes=memory),
         surgery.diff(a, b, memory_bytes=memory),
         surgery.verify(a, like_manifest=manifest, memory_bytes=memory),
     ]
-    return [msgspec.json.encode(document) for document in found]
+    return [compact_json(document) for document in found]
 
 
 def _assert_same(a: str, b: str, manifest: Path) -> None:
