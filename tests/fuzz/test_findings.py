@@ -16,6 +16,7 @@ from surgery_cli.errors import CheckpointError, PlanError, SurgeryError
 from surgery_cli.operations.order_files import order_in
 from surgery_cli.planning import plan_from_document
 from surgery_cli.planning.plan_files import parse
+from surgery_cli.store import filesystem
 from surgery_cli.store.files.array_file import ArrayFile
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath, PathPattern
@@ -190,3 +191,11 @@ def test_entries_of_archives_that_lie_where_no_file_reaches_are_damage(tmp_path,
     with pytest.raises(CheckpointError) as refused:
         leaves_of(place)
     assert "permissions" not in str(refused.value)
+
+
+@pytest.mark.parametrize("start", [-(1 << 70), -1, 1 << 61, 1 << 70])
+def test_places_that_no_file_has_hold_no_bytes(tmp_path, start):
+    """Places are computed from what files say, and may come out below 0, too."""
+    place = tmp_path / "file"
+    place.write_bytes(b"bytes")
+    assert filesystem.read(place, start, 3) == b""

@@ -164,7 +164,7 @@ def reader(place: Place) -> BufferedReader:
 def read(place: Place, start: int = 0, count: int = -1) -> bytes:
     """The bytes of a file, or ``count`` of them from ``start`` on (fewer where it ends)."""
     with reader(place) as file:
-        if start > _LARGEST_FILE:
+        if not 0 <= start <= _LARGEST_FILE:
             return b""
         if start:
             file.seek(start)
