@@ -11,6 +11,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli import reports, surgery
+from surgery_cli.document import compact_json
 from surgery_cli.errors import CheckpointError, DestinationError, PlanError, ValueRefusal
 from surgery_cli.planning import operation_from_options, plan_of
 
@@ -235,7 +236,7 @@ def test_a_manifest_tells_kinds_of_equal_values_apart_but_for_the_maker_of_an_ar
         checkpointer.save(tmp_path / "there", {"a": there()})
     file = tmp_path / "manifest.json"
     document = surgery.inspect(str(tmp_path / "here"), digests=True)
-    file.write_bytes(msgspec.json.encode(document))
+    file.write_text(compact_json(document))
     found = surgery.verify(str(tmp_path / "there"), like_manifest=file).findings
     are_arrays = isinstance(here(), np.ndarray)
     assert [(f.path, f.what) for f in found] == ([] if are_arrays else [("a", "kind")])
@@ -253,7 +254,7 @@ def test_a_manifest_tells_a_list_from_a_dict_with_the_same_printed_paths(tmp_pat
     ):
         file = tmp_path / f"{there}.json"
         document = surgery.inspect(str(tmp_path / there), digests=True)
-        file.write_bytes(msgspec.json.encode(document))
+        file.write_text(compact_json(document))
         (found,) = surgery.verify(str(tmp_path / here), like_manifest=file).findings
         assert (found.path, found.what, found.here, found.there) == ("a", "container", *kinds)
         assert surgery.verify(str(tmp_path / there), like_manifest=file).agrees

@@ -93,8 +93,10 @@ class Composition:
         There are several only where a stored unit makes a block large, and its inputs are streamed: sums of all of it
         would be many times as large as what it is made of.
         """
+        if not self.is_streamed:
+            return [window]
         size = block_bytes(self.recipe.spec, window)
-        if size <= 2 * BLOCK_BYTES or not self.is_streamed:
+        if size <= 2 * BLOCK_BYTES:
             return [window]
         return list(tiles(window, max(_MOST_SUMS_BYTES, size) // self.sum_bytes))
 

@@ -26,6 +26,10 @@ def completed(tmp_path_factory):
         yield ask
 
 
+# JAX warns of forks, and a terminal is one
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
 @pytest.mark.parametrize(
     ("typed", "line", "offered"),
     [

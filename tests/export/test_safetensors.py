@@ -331,9 +331,10 @@ def test_transactions_that_end_in_another_order_are_written_in_theirs(tmp_path: 
     source = save(tmp_path / "source", tree)
     form = FORMATS["safetensors"]
     opened = open_checkpoint(str(source))
-    draft = exported(Draft.of(opened.tree, opened.fingerprint), form)
+    request = Export(format="safetensors")
+    draft = exported(Draft.of(opened.tree, opened.fingerprint), form, request)
     (plan,) = plan_export(draft, form, {SOURCE: opened}).values()
-    writer = form.writer(plan, tmp_path / "out.safetensors", Export(format="safetensors"))
+    writer = form.writer(plan, tmp_path / "out.safetensors", request)
     writer.begin()
     batches = [writer.batch() for _ in tree]
     for batch, leaf in zip(batches, plan.leaves, strict=True):

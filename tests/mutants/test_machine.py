@@ -43,6 +43,7 @@ def test_who_gives_no_answer_is_neither_tried_nor_noticed(keep):
     assert keep({0: None, 1: False})["drawn"] == [1]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # JAX warns of forks
 def test_who_waits_for_ever_gives_no_answer(monkeypatch):
     monkeypatch.setattr(machine, "PATIENCE", 0.2)
     monkeypatch.setattr(machine, "_run", lambda *_: time.sleep(60))

@@ -108,8 +108,10 @@ def reset(leaf: Any, x: float) -> Any:
 
 def averaged(leaf: Any, x: float) -> Any:
     other = ArraySource({str(KERNEL): np.zeros((4, 6), leaf.dtype)})
-    edit = Average(with_="other", weights=(x, 1.0))
-    return edited(edit, leaf, scene=_Members(other=other))
+    scene = _Members(other=other)
+    edit = Average(at="**", with_="other", weights=(x, 1.0))
+    draft = edit.rewrite(draft_of({str(KERNEL): leaf}), scene)
+    return computed(draft.leaves[KERNEL].recipe, {KERNEL: leaf}, scene=scene)
 
 
 def unmasked(edit: LeafOperation, leaf: Any, scene: ArrayScene | None = None) -> Any:

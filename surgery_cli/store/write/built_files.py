@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from surgery_cli.errors import CheckpointError, LimitError, RemovedError
+from surgery_cli.store import filesystem
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 from surgery_cli.words.lists import quoted
 
@@ -14,8 +14,10 @@ _MEND = worded("{}; see what else removes files there and run the command again"
 
 def names_below(place: Path) -> frozenset[str]:
     """The path of every file at and below a place."""
-    found = {f"{folder}/{name}" for folder, _, files in os.walk(place) for name in files}
-    return frozenset(found if place.is_dir() else [str(place)])
+    try:
+        return frozenset(filesystem.files_below(place))
+    except OSError:  # it is gone
+        return frozenset()
 
 
 def check_built(place: Path, built: frozenset[str]) -> None:
