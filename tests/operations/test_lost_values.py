@@ -107,11 +107,9 @@ def reset(leaf: Any, x: float) -> Any:
 
 
 def averaged(leaf: Any, x: float) -> Any:
-    other = ArraySource({str(KERNEL): np.zeros((4, 6), leaf.dtype)})
-    scene = _Members(other=other)
-    edit = Average(at="**", with_="other", weights=(x, 1.0))
-    draft = edit.rewrite(draft_of({str(KERNEL): leaf}), scene)
-    return computed(draft.leaves[KERNEL].recipe, {KERNEL: leaf}, scene=scene)
+    at = str(KERNEL)
+    edit = Average(at=at, with_="a", weights=(x, 1.0))
+    return merged(edit, [{at: leaf}, {at: np.zeros((4, 6), leaf.dtype)}])[at]
 
 
 def unmasked(edit: LeafOperation, leaf: Any, scene: ArrayScene | None = None) -> Any:
@@ -164,10 +162,6 @@ def over_steps(edit: Operation, leaf: Any) -> Any:
     own.step, own.steps = 2, {1: "before", 2: "own"}
     recipe = edit.rewrite(draft_of({at: leaf}), scene).leaves[KERNEL].recipe
     return computed(recipe, {KERNEL: leaf}, scene=scene)
-
-
-class _Members(ArrayScene):
-    source = ArraySource({})
 
 
 VALUES: dict[type[Operation], list[Callable[[Any, float], Any]]] = {
