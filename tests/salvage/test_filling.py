@@ -134,10 +134,8 @@ def test_a_script_knows_the_structure_where_nothing_else_does(script, tmp_path):
     assert {row.path: row.state for row in done.leaves}["opt/1"] == "whole"
 
 
-def _largest(step):
-    """The data file of a step that holds the chunks."""
-    data = (step / "default" / "ocdbt.process_0" / "d").iterdir()
-    return max(data, key=lambda file: file.stat().st_size)
+MOST_OF_A_KERNEL = 2500
+"""Bytes; a kernel has 3,168 of random numbers, which hardly compress, and nothing else is as large."""
 
 
 @pytest.fixture
@@ -148,7 +146,9 @@ def run(tmp_path):
         for step in range(1, 5):
             manager.save(step, args=ocp.args.PyTreeSave(_tree(step)))
     for step in (3, 4):
-        _largest(root / f"{step}").unlink()
+        for file in (root / f"{step}").rglob("d/*"):  # now and then, Orbax leaves its chunk in two
+            if file.stat().st_size > MOST_OF_A_KERNEL:
+                file.unlink()
     return root
 
 
