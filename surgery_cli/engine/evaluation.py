@@ -135,7 +135,8 @@ class Evaluation:
             return broadcast_window(part.spec.shape, of)
 
         is_measured = isinstance(part, Made) and isinstance(part.kernel, Measurement)
-        if not is_measured and Composition(part).is_divisible:
+        # a window of a stored unit may be a view of all of it: it is held by itself
+        if isinstance(part, Stored) or (not is_measured and Composition(part).is_divisible):
             self.stored.hold(part, place(window), held, place(of))
             return lambda tile: self._part(part, place(tile), held)
         values = (self._part if is_measured else self._values)(part, place(window), held)

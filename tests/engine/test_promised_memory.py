@@ -13,6 +13,10 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
+from surgery_cli.operations.averaging import Averaging
+from surgery_cli.operations.merging import Merging
+from surgery_cli.operations.table import operations
+
 MIB = 1 << 20
 SHAPE = (2560, 4096)
 LEAF = 40 * MIB
@@ -87,11 +91,21 @@ MERGES: dict[str, tuple[str, ...]] = {
     "average": (),
     "breadcrumbs": ("--density", "0.5", "--outliers", "0.01"),
     "dare": ("--density", "0.5"),
+    "karcher": (),
     "model-stock": (),
     "task-arithmetic": (),
     "ties": ("--density", "0.5"),
 }
-"""How operations are called that merge more than two checkpoints; `karcher` takes more than is said (docs/costs.md)."""
+"""How each operation is called that merges more than two checkpoints."""
+
+
+def test_every_merge_of_many_is_tried() -> None:
+    many = {
+        name
+        for name, edit in operations().items()
+        if issubclass(edit, Merging | Averaging) and getattr(edit, "most_others", None) is None
+    }
+    assert many == {*MERGES, "ema", "swa"}  # which are averages over the steps of a run
 
 
 @pytest.mark.parametrize("count", [10, 20])

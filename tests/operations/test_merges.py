@@ -29,7 +29,7 @@ from surgery_cli.operations.ties import Ties
 from tests.operations.value_edits import computed, draft_of, path_of, scene_of
 from tests.operations.value_edits import merged as merged_all
 
-MERGES = [name for name, kind in operations().items() if issubclass(kind, Merging | Averaging)]
+NAMES = [name for name, kind in operations().items() if issubclass(kind, Merging | Averaging)]
 AT = "params/layers_0/kernel"
 SHAPE = (12, 10)
 DTYPES = [np.float32, ml_dtypes.bfloat16, np.float64]
@@ -136,7 +136,7 @@ def _numbers_of(operation: type[Operation]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("name", MERGES)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_number_of_every_merge_may_be_a_list_over_the_layers(name: str) -> None:
     for field, schema in _numbers_of(operations()[name]).items():
         ways = [way.get("type") for way in schema.get("anyOf", [schema])]
