@@ -22,7 +22,8 @@ TITLES = {
     "meanwhile": "the source goes, or another run comes to the same place",
     "power": "the power goes, and what was not synced is lost",
     "filesystems": "the device fills, is another one, has no links, is read-only, or is another user's",
-    "flips": "a bit flips in a result, sealed or not",
+    "sealed flips": "a bit flips in a sealed result",
+    "open flips": "a bit flips in one that is not sealed (unseen: what does harm outside of array values)",
 }
 BROKEN = ("torn", "source", "hang", "sentence", "flip", "other")
 
@@ -66,8 +67,11 @@ def counts_of(promise: Promise) -> str:
         rows = [row for name, row in of_layouts if name.startswith(promise.of)]
         unit = "tries"
     else:
-        known = counted("faults")["sections"]
-        asked = words[words.index("--sections") + 1].split(",")
+        known = sections()
+        asked = [
+            f"{promise.of} {name}".lstrip()
+            for name in words[words.index("--sections") + 1].split(",")
+        ]
         rows, unit = [known[name] for name in asked if name in known], "trials"
     if not rows:
         return ""
@@ -75,8 +79,34 @@ def counts_of(promise: Promise) -> str:
     def total(what: str) -> int:
         return sum(row.get(what, 0) for row in rows)
 
-    broken = ", ".join(f"{total(what):,} {WORDS[what]}" for what in promise.breaks)
+    broken = ", ".join(f"{WORDS[what]} {total(what):,}" for what in promise.breaks)
     return f"{total(unit):,} {unit}: {broken}"
+
+
+def sections() -> dict[str, dict[str, int]]:
+    """What strikes, with its counts; flips in sealed results, and those in others, apart."""
+    found: dict[str, dict[str, int]] = {}
+    for name, row in counted("faults")["sections"].items():
+        if name != "flips":
+            found[name] = row
+            continue
+        for how in ("sealed", "open"):
+            begin = f"state {how}: "
+            states = {k.removeprefix(begin): n for k, n in row.items() if k.startswith(begin)}
+            found[f"{how} flips"] = {**states, "trials": sum(states.values())}
+        silent = found["sealed flips"]["flip"] = found["sealed flips"].get("silent", 0)
+        found["open flips"]["flip"] = row.get("flip", 0) - silent
+    return found
+
+
+def of_flips(row: dict[str, int]) -> str:
+    """What became of the flips in results without a seal."""
+    return (
+        f"Of the {row['trials']:,} flips in results that are not sealed, {row.get('found', 0):,} were found and"
+        f" {row.get('silent and harmless', 0):,} changed nothing that Orbax reads."
+        f" {row.get('silent, in values', 0):,} changed a value of an array, which"
+        " nothing shows: that is what seals are for."
+    )
 
 
 def rescues() -> str:
@@ -119,15 +149,15 @@ def figures() -> str:
         "other",
     )
     lines = [
-        f"{program}, {counts['seconds'] / 3600:.2f} hours in {counts['soaks']} soaks:",
+        f"{program}, {counts['seconds'] / 3600:.2f} hours:",
         "",
         f"| what strikes | {' | '.join(heads)} |",
         f"|---|{'---:|' * len(heads)}",
     ]
-    for name, row in counts["sections"].items():
+    for name, row in sections().items():
         cells = [f"{row.get(what, 0):,}" for what in ("trials", *BROKEN)]
         lines.append(f"| {TITLES[name]} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", of_flips(sections()["open flips"])])
 
 
 def places_of_tests() -> dict[str, list[str]]:

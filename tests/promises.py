@@ -15,7 +15,7 @@ class Promise(NamedTuple):
     command: str = ""
     breaks: tuple[str, ...] = ()
     of: str = ""
-    """How the names of those rows of the table begin that count; every row of the command by default."""
+    """How the names of those rows begin that count; every row of the command by default."""
 
 
 FAULTS = "python -m tests.faults --hours 1 --sections {}"
@@ -199,12 +199,14 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
             ),
             FAULTS.format("flips"),
             ("flip",),
+            "sealed",
         ),
         Promise(
             "Without one, metadata that Orbax refuses or takes for another is a finding.",
             ("test_without_digests_metadata_that_orbax_refuses_or_takes_for_another_is_a_finding",),
             FAULTS.format("flips"),
             ("flip",),
+            "open",
         ),
         Promise(
             "All turns of a sample together read each byte once, and find each damage in one turn.",

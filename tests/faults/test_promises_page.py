@@ -46,7 +46,9 @@ def test_what_was_counted_stands_beside_the_promise_that_it_would_break(monkeypa
     known = {
         "faults": {
             "sections": {"calls": {"trials": 1000, "torn": 1}, "power": {"trials": 2, "torn": 2},
-                         "signals": {"trials": 5, "hang": 4}}
+                         "signals": {"trials": 5, "hang": 4},
+                         "flips": {"trials": 9, "flip": 3, "state sealed: found": 4, "state sealed: silent": 1,
+                                   "state open: found": 2, "state open: silent, in values": 2}}
         },
         "fuzz": {"kinds": {"npz": {"inputs": 7}, "plans": {"inputs": 8, "bug": 1}}},
         "rescues": {"layouts": {"killed-0": {"tries": 3}, "v1": {"tries": 4, "wrong values": 5}}},
@@ -57,12 +59,14 @@ def test_what_was_counted_stands_beside_the_promise_that_it_would_break(monkeypa
         return counts_of(Promise("", (), command, breaks, of))
 
     strikes = "python -m tests.faults --hours 1 --sections "
-    assert counted("", strikes + "calls,power", "torn", "hang") == "1,002 trials: 3 torn, 0 hangs"
-    assert counted("", strikes + "signals", "torn", "hang") == "5 trials: 0 torn, 4 hangs"
-    assert counted("", strikes + "flips", "flip") == counted("", strikes + "calls") == ""
-    assert counted("", "make fuzz N=9", "bug", "time") == "15 inputs: 1 tracebacks, 0 over 20 s"
-    assert counted("", "make rescues", "wrong values") == "7 tries: 5 wrong values"
-    assert counted("killed", "make rescues", "wrong values") == "3 tries: 0 wrong values"
+    assert counted("", strikes + "calls,power", "torn", "hang") == "1,002 trials: torn 3, hangs 0"
+    assert counted("", strikes + "signals", "torn", "hang") == "5 trials: torn 0, hangs 4"
+    assert counted("sealed", strikes + "flips", "flip") == "5 trials: unseen flips 1"
+    assert counted("open", strikes + "flips", "flip") == "4 trials: unseen flips 2"
+    assert counted("", strikes + "filesystems", "torn") == counted("", strikes + "calls") == ""
+    assert counted("", "make fuzz N=9", "bug", "time") == "15 inputs: tracebacks 1, over 20 s 0"
+    assert counted("", "make rescues", "wrong values") == "7 tries: wrong values 5"
+    assert counted("killed", "make rescues", "wrong values") == "3 tries: wrong values 0"
 
 
 def test_every_command_that_counts_says_what_would_break_its_promise():
