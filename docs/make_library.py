@@ -34,13 +34,14 @@ assert report.verified
 - **A plan** is its text (YAML or JSON), a `pathlib.Path` of its file, a dict like the file, or an operation or a list
   of them. Text is never taken for a path, nor the other way.
 - **A result** is [the document that `--json` prints](json.md), as a struct: `report.leaves`,
-  `report.to_dict()`; a notebook shows it as a table.
+  `report.to_dict()`; a notebook shows it as a table. What `verify` and `check` give is true if it agrees, or holds:
+  `assert surgery.verify("runs/mnist")`. A difference is neither: asked so, it raises `TypeError`.
 - **An error** is that of the command line: `SurgeryError` with `problems`, each with `what`, `why` and `fix`.
   `PlanError` is what exits with 2, `CheckpointError` with 3, `WriteError` with 4, `ValueRefusal` with 1.
 - Nothing is printed, and no state is kept between calls. Importing loads nothing heavy until something is asked for.
 """
 
-FUNCTIONS = ("open", "inspect", "plan", "apply", "diff", "verify", "check", "probe")
+FUNCTIONS = ("open", "inspect", "plan", "apply", "diff", "verify", "check", "probe", "limits")
 CLASSES = ("OpenCheckpoint", "Leaf")
 
 

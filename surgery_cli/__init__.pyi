@@ -13,6 +13,7 @@ from surgery_cli.library import apply as apply
 from surgery_cli.library import check as check
 from surgery_cli.library import diff as diff
 from surgery_cli.library import inspect as inspect
+from surgery_cli.library import limits as limits
 from surgery_cli.library import open as open
 from surgery_cli.library import plan as plan
 from surgery_cli.library import probe as probe

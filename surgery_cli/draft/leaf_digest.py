@@ -47,9 +47,11 @@ class KnownLeaf(NamedTuple):
 class Manifest(msgspec.Struct, frozen=True):
     """Digests of leaves, by the unambiguous spelling of their paths.
 
-    ``tree`` has the same leaves with their types, which are placeholders unless it ``is_typed``.
+    ``tree`` has the same leaves with their types, which are placeholders unless it ``is_typed``. ``containers`` are the
+    nodes that are no dicts, None where they are not known of the manifest, or of what is held against it.
     """
 
     leaves: Mapping[str, KnownLeaf]
     tree: TreeSpec
     is_typed: bool
+    containers: Mapping[str, str] | None = None

@@ -8,7 +8,7 @@ from surgery_cli.errors import (
     ValueRefusal,
     WriteError,
 )
-from surgery_cli.library.calls import apply, check, diff, inspect, plan, probe, verify
+from surgery_cli.library.calls import apply, check, diff, inspect, limits, plan, probe, verify
 from surgery_cli.library.checkpoints import Leaf, OpenCheckpoint, open
 from surgery_cli.library.plans import Planned
 
@@ -26,6 +26,7 @@ __all__ = [
     "check",
     "diff",
     "inspect",
+    "limits",
     "open",
     "plan",
     "probe",

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Literal
 
 from surgery_cli import reports, surgery
 from surgery_cli.document import Document
 from surgery_cli.inputs.buckets import path_at
+from surgery_cli.inputs.limits import limits as declared_limits
 from surgery_cli.library.arguments import Place, settings_as, with_checked_arguments
 from surgery_cli.library.plans import Planned, Policy, plan_from, policy_from
 from surgery_cli.probing import ProbeOptions
+from surgery_cli.settings.limits import limits_of
 from surgery_cli.settings.run import Options
 from surgery_cli.settings.shared import MEMORY_BYTES
 
@@ -242,3 +245,15 @@ def probe(
 
 def _options(settings: Mapping[str, Any]) -> Options:
     return settings_as(Options, settings)
+
+
+def limits(said: Mapping[str, int]) -> AbstractContextManager[None]:
+    """Inside of `with`, files may declare as much as is said, instead of what the table of limits says.
+
+    Args:
+        said: The most of each, by the names of the table: `{"leaves": 2_000_000}`.
+
+    Raises:
+        PlanError: there is no such limit, or it is no number.
+    """
+    return declared_limits(limits_of([f"{name}={most}" for name, most in said.items()]))

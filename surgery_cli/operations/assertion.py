@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, cast
 
 import msgspec
@@ -55,7 +55,9 @@ class Assertion(Operation):
         rules = self.rules
         self.refuse_what_says_nothing()
         optional = self.optional or any(rule.may_name_nothing for rule in rules)
-        leaves = scene.select(msgspec.structs.replace(self, optional=optional), draft)
+        here = self._exceptions_here(rules, draft, scene)
+        edit = msgspec.structs.replace(self, optional=optional, except_=here)
+        leaves = scene.select(edit, draft)
         named = Named(leaves, draft, scene, self._selected_in)
         gathering, found = Gathering(), []
         for rule in rules:
@@ -63,6 +65,23 @@ class Assertion(Operation):
                 found.append(_check(rule, named))
         gathering.raise_if_any()
         return found
+
+    def _exceptions_here(
+        self, rules: Sequence[Rule], draft: Draft, scene: Scene
+    ) -> tuple[str, ...]:
+        """Without those that leave out only what is gone, and stands in a tree that a rule looks at."""
+        gathering, others = Gathering(), list[TreeSpec]()
+        for rule in rules if self.exceptions else ():
+            with gathering.catching(field=rule.name):
+                if (tree := rule.held_against(draft, scene)) is not None:
+                    others.append(tree)
+        gathering.raise_if_any()
+        return tuple(
+            text
+            for text in self.exceptions
+            if (pattern := PathPattern(text)).named(draft.texts)
+            or not any(pattern.named(tree.texts) for tree in others)
+        )
 
     def _selected_in(self, tree: TreeSpec, /, *, is_typed: bool = True) -> list[LeafPath]:
         """The leaves of another tree that the patterns and conditions name, as far as their types are known."""

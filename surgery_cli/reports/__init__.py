@@ -3,8 +3,6 @@
 from surgery_cli.document import SCHEMA_VERSION, Document, Failure, as_builtins
 from surgery_cli.proof.surgery_json import Assumed, ChangedLeaf, CheckedRule
 from surgery_cli.reports.checkpoints import (
-    Change,
-    Difference,
     FileList,
     Finding,
     Inspection,
@@ -17,6 +15,7 @@ from surgery_cli.reports.checkpoints import (
 from surgery_cli.reports.checks import Checked, RuleVerdict
 from surgery_cli.reports.cleaning import Cleaning, LeftoverRow
 from surgery_cli.reports.derivation import Derivation, Gap, PairRow
+from surgery_cli.reports.differences import Change, Difference
 from surgery_cli.reports.edits import EditLine, InversePlan, Judgement, Preview, Report
 from surgery_cli.reports.examination import Examination, ExaminedPlace
 from surgery_cli.reports.exports import Exported, ExportedFile

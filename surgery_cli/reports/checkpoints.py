@@ -1,4 +1,4 @@
-"""Of `inspect`, `diff` and `verify`: what is in a checkpoint, and how two of them differ."""
+"""Of `inspect`, `verify` and `seal`: what is in a checkpoint, and what it was held against."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from surgery_cli.document import Case, Document, Noted, Suite
+from surgery_cli.document import Case, Noted, Suite
 from surgery_cli.proof.statistics import LeafStatistics
 from surgery_cli.reports.layout import HostReads
 from surgery_cli.words.notes import Note
-from surgery_cli.words.quantities import number_text
 
 
 class LeafRow(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
@@ -98,76 +97,6 @@ class Inspection(Noted, kw_only=True, frozen=True):
     """What the hosts of a mesh would read, with ``--layout``."""
 
 
-class Change(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """A leaf that differs. ``max_abs`` and ``max_rel`` compare values where shapes agree; None otherwise."""
-
-    path: str
-    what: str
-    """``values``, ``shape``, ``dtype``, ``kind``, ``container``."""
-    a: str
-    b: str
-    differing: int | None = None
-    size: int | None = None
-    max_abs: float | None = None
-    max_rel: float | None = None
-    where: tuple[int, ...] | None = None
-    """Index of the largest absolute difference."""
-
-
-class Difference(Document, kw_only=True, frozen=True):
-    """What ``diff`` prints."""
-
-    a: str
-    b: str
-    chosen_a: str
-    """A sentence that says what was opened of ``a``, and why."""
-    chosen_b: str
-    step_a: int | None
-    step_b: int | None
-    only_in_a: list[str]
-    only_in_b: list[str]
-    changed: list[Change]
-    equal: int
-    """Leaves that agree."""
-    equal_by_reference: int
-    """Of these, how many refer to the same stored bytes, so that no value was read."""
-    structure_only: bool
-    rtol: float = 0.0
-    atol: float = 0.0
-    """Values count as equal that are no more than ``atol + rtol * magnitude`` apart."""
-    not_compared: list[str] = []
-    """Items of either side that are no trees of leaves, or were not chosen; none where patterns say what to compare."""
-    agreeing: list[str] = []
-    """The leaves that agree."""
-    not_named: int | UnsetType = UNSET
-    """How many leaves of the two no pattern names: the other counts leave them out. Left out without patterns."""
-    spellings: dict[str, str] | UnsetType = UNSET
-    """The unambiguous paths of leaves whose keys hold slashes or percent signs, by what they are called here."""
-
-    def suite(self) -> Suite:
-        cases = [
-            *(Case(name=p or ".", outcome="failed", what="only in a") for p in self.only_in_a),
-            *(Case(name=p or ".", outcome="failed", what="only in b") for p in self.only_in_b),
-            *map(_case_of_change, self.changed),
-            *(Case(name=path or ".") for path in self.agreeing),
-            *(Case(name=p, outcome="skipped", what="not compared") for p in self.not_compared),
-        ]
-        return Suite("diff", f"{self.a} {self.b}", cases)
-
-
-def _case_of_change(change: Change) -> Case:
-    count = ""
-    if change.differing is not None and change.size is not None:
-        count = f", {change.differing:,} of {change.size:,}"
-    largest = f", by up to {number_text(change.max_abs)}" if change.max_abs is not None else ""
-    return Case(
-        name=change.path or ".",
-        outcome="failed",
-        what=f"{change.what} differ{'' if change.what == 'values' else 's'}{count}{largest}",
-        details=[f"a {change.a}", f"b {change.b}"],
-    )
-
-
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something that ``verify`` found: a damaged leaf, or a disagreement with what it was held against."""
 
@@ -250,6 +179,10 @@ class Verdict(Noted, kw_only=True, frozen=True):
     """As ``chosen``, of the other side."""
     spellings: dict[str, str] | UnsetType = UNSET
     """The unambiguous paths of leaves whose keys hold slashes or percent signs, by what they are called here."""
+
+    def __bool__(self) -> bool:
+        """True if it agrees."""
+        return self.agrees
 
     @property
     def without_digest(self) -> int:

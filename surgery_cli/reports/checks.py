@@ -53,6 +53,10 @@ class Checked(Document, kw_only=True, frozen=True):
     """Leaves that were read, have a digest on record, and agree with it."""
     seconds: float
 
+    def __bool__(self) -> bool:
+        """True if it holds."""
+        return self.holds
+
     def broken(self, severity: str) -> int:
         """How many rules of a severity are broken."""
         return sum(not rule.holds and rule.severity == severity for rule in self.rules)

@@ -59,6 +59,10 @@ class Rule(ValueRule, frozen=True):
         """True if the rule itself says how many leaves there must be, so that none is no error."""
         return False
 
+    def held_against(self, draft: Draft, scene: States) -> TreeSpec | None:
+        """The tree whose leaves must stand here as well, those that are named there, if the rule says so of one."""
+        return None
+
     def breach_of_selection(self, named: Named) -> str:
         """In words how the leaves as a whole break the rule, as metadata tell; '' if they do not."""
         return ""

@@ -9,11 +9,12 @@ from msgspec import Meta
 
 from surgery_cli.draft.check import Judged
 from surgery_cli.draft.leaf_digest import Manifest, sha256_of_blocks, sha256_of_text, sort_of
-from surgery_cli.draft.recipe import Output
+from surgery_cli.draft.recipe import Draft, Output
 from surgery_cli.draft.seen import BlockDigests, Seen
+from surgery_cli.optimizer.follow.states import States
 from surgery_cli.rules.contract import Named, Rule
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec, lists_in, nodes_above
 
 _SHOWN: Final = len("sha256:") + 12
 
@@ -40,6 +41,9 @@ class DigestsOf(Rule, frozen=True):
     def may_name_nothing(self) -> bool:
         return True  # what the manifest has of it is missing then
 
+    def held_against(self, draft: Draft, scene: States) -> TreeSpec:
+        return scene.manifest(self.digests_of).tree
+
     def breach_of_selection(self, named: Named) -> str:
         self._manifest(named)  # that it cannot be read is said once, and not of every leaf
         return ""
@@ -54,6 +58,7 @@ class DigestsOf(Rule, frozen=True):
             spec = named.draft.leaves[path].spec
             if spec.kind is LeafKind.EMPTY and (found := self._difference(path, spec, named)):
                 yield path, found
+        yield from _other_containers(named, manifest)
 
     def breach(self, path: LeafPath, output: Output, named: Named) -> str:
         return self._difference(path, output.spec, named)
@@ -81,6 +86,19 @@ class DigestsOf(Rule, frozen=True):
 
     def _manifest(self, named: Named) -> Manifest:
         return named.scene.manifest(self.digests_of)
+
+
+def _other_containers(named: Named, manifest: Manifest) -> Iterator[tuple[LeafPath, str]]:
+    """Nodes above the same leaves that are another container, into which a restore of the other side's tree fails."""
+    if manifest.containers is None:
+        return
+    known = [path for path in named.leaves if path.spelling in manifest.leaves]
+    lists = lists_in(known)
+    for node in sorted(nodes_above(known), key=str):
+        here = "list" if node in lists else "dict"
+        there = manifest.containers.get(node.spelling, "dict")
+        if here != there:
+            yield node, f"it is a {here}, in the manifest a {there}"
 
 
 class _DigestOf(DigestsOf, frozen=True):

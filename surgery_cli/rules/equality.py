@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -9,14 +10,15 @@ from msgspec import Meta
 
 from surgery_cli.draft.check import Judged
 from surgery_cli.draft.expression import LeafRef, Stored
-from surgery_cli.draft.recipe import SOURCE, Output
+from surgery_cli.draft.recipe import SOURCE, Draft, Output
 from surgery_cli.draft.seen import Differing, Seen
 from surgery_cli.draft.source_leaves import counterpart, split_entry
 from surgery_cli.errors import PlanError
+from surgery_cli.optimizer.follow.states import States
 from surgery_cli.rules.contract import Named, Rule, refuse_false
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 from surgery_cli.tree.targets import Target
 from surgery_cli.words.lists import quoted
 
@@ -79,12 +81,13 @@ class EqualTo(Equality, frozen=True):
 
 
 class EqualIn(Equality, frozen=True):
-    """Equal to a leaf of another checkpoint."""
+    """Equal to a leaf of another checkpoint; without ``from``, whose paths are others, every leaf of it is here."""
 
     equal_in: Annotated[
         str,
         Meta(
-            description="Another checkpoint, or a name in `sources`, in which each leaf is the same."
+            description="Another checkpoint, or a name in `sources`, in which each leaf is the same; without `from`,"
+            " what it has of them is not missing here."
         ),
     ]
     from_: Annotated[
@@ -97,6 +100,18 @@ class EqualIn(Equality, frozen=True):
     def text(self) -> str:
         return f"equal in {self.equal_in}" + (f" from {self.from_}" if self.from_ else "")
 
+    def held_against(self, draft: Draft, scene: States) -> TreeSpec | None:
+        file, entry = split_entry(self.equal_in)
+        return None if entry or self.from_ else scene.open(file)[1].tree
+
+    def absent(self, named: Named) -> Iterator[tuple[LeafPath, str]]:
+        tree = self.held_against(named.draft, named.scene)
+        if tree is None:
+            return
+        for path in named.selected_in(tree):
+            if path not in named.draft.leaves:
+                yield path, f"it is missing, there it is {tree[path].type_text}"
+
     def other(self, path: LeafPath, named: Named) -> Output | None:
         file, entry = split_entry(self.equal_in)
         name, source = named.scene.open(file)
@@ -108,10 +123,13 @@ class EqualIn(Equality, frozen=True):
 
 
 class Unchanged(Equality, frozen=True):
-    """What it was in the source."""
+    """What it was in the source, of which nothing is gone."""
 
     unchanged: Annotated[
-        bool, Meta(description="Each leaf is what it was in the source, wherever it stood.")
+        bool,
+        Meta(
+            description="Each leaf is what it was in the source, wherever it stood, and none that stood there is gone."
+        ),
     ]
 
     def __post_init__(self) -> None:
@@ -120,6 +138,17 @@ class Unchanged(Equality, frozen=True):
     @property
     def text(self) -> str:
         return "unchanged"
+
+    def held_against(self, draft: Draft, scene: States) -> TreeSpec | None:
+        return draft.source_tree
+
+    def absent(self, named: Named) -> Iterator[tuple[LeafPath, str]]:
+        draft = named.draft
+        homes = (output.home for output in draft.leaves.values())
+        here = {home.path for home in homes if home is not None and home.source == SOURCE}
+        for path in named.selected_in(draft.source_tree):
+            if path not in draft.leaves and path not in here:
+                yield path, f"it is gone, and was {draft.source_tree[path].type_text}"
 
     def other(self, path: LeafPath, named: Named) -> Output | None:
         draft = named.draft

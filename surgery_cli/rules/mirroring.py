@@ -35,8 +35,13 @@ class OptimizerMirrorsParams(Rule, frozen=True):
 
     def breach_of_selection(self, named: Named) -> str:
         survey = named.scene.survey_of_draft(named.draft)
-        is_there = survey.open_questions or any(map(_is_twin, survey.slots.values()))
-        return "" if is_there else "there is no optimizer state that mirrors any params"
+        twins = list(filter(_is_twin, survey.slots.values()))
+        if not survey.open_questions and not twins:
+            return "there is no optimizer state that mirrors any params"
+        roots = {slot.root for slot in twins}
+        if twins and not any(_is_asked(path, named, survey, roots) for path in named.leaves):
+            return "no param is among them: params are named, not what mirrors them"
+        return ""
 
     def absent(self, named: Named) -> Iterator[tuple[LeafPath, str]]:
         survey = named.scene.survey_of_draft(named.draft)
@@ -55,8 +60,7 @@ def _bare(named: Named, survey: OptimizerSurvey) -> Iterator[tuple[LeafPath, str
         fields.setdefault(slot.state, {}).setdefault(slot.node, set()).add(slot.param)
     roots = {slot.root for slot in twins}
     for path in named.leaves:
-        is_asked = any(map(path.is_below, roots)) and path not in survey.slots
-        if not is_asked or not is_param(named.draft.leaves[path].spec):
+        if not _is_asked(path, named, survey, roots):
             continue
         above = [LeafPath(path[:depth]) for depth in range(len(path) + 1)]
         has = {
@@ -71,6 +75,12 @@ def _bare(named: Named, survey: OptimizerSurvey) -> Iterator[tuple[LeafPath, str
                     n for n, is_there in zip(fields[state], there, strict=True) if not is_there
                 )
                 yield path, f"it has no twin in {quoted(without, 3)}"
+
+
+def _is_asked(path: LeafPath, named: Named, survey: OptimizerSurvey, roots: set[LeafPath]) -> bool:
+    """True of a param in a tree of which there are twins."""
+    is_below = any(map(path.is_below, roots)) and path not in survey.slots
+    return is_below and is_param(named.draft.leaves[path].spec)
 
 
 def _is_twin(slot: Slot) -> bool:

@@ -7,7 +7,8 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from surgery_cli.draft.recipe import Output
+from surgery_cli.draft.recipe import Draft, Output
+from surgery_cli.optimizer.follow.states import States
 from surgery_cli.rules.contract import Named, Rule
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
@@ -34,11 +35,14 @@ class SameStructureAs(Rule, frozen=True):
     def may_name_nothing(self) -> bool:
         return True  # what the other has of it is missing then
 
+    def held_against(self, draft: Draft, scene: States) -> TreeSpec:
+        return scene.open(self.same_structure_as)[1].tree
+
     def breach(self, path: LeafPath, output: Output, named: Named) -> str:
-        return _difference(output.spec, self._other(named).get(path))
+        return _difference(output.spec, self.held_against(named.draft, named.scene).get(path))
 
     def absent(self, named: Named) -> Iterator[tuple[LeafPath, str]]:
-        other = self._other(named)
+        other = self.held_against(named.draft, named.scene)
         for path in named.selected_in(other):
             if path not in named.draft.leaves:
                 yield path, f"it is missing, there it is {_type(other[path])}"
@@ -46,9 +50,6 @@ class SameStructureAs(Rule, frozen=True):
             spec = named.draft.leaves[path].spec
             if spec.kind is LeafKind.EMPTY and (found := _difference(spec, other.get(path))):
                 yield path, found
-
-    def _other(self, named: Named) -> TreeSpec:
-        return named.scene.open(self.same_structure_as)[1].tree
 
 
 def _difference(here: LeafSpec, there: LeafSpec | None) -> str:

@@ -31,6 +31,7 @@ from surgery_cli.proof.surgery_json import FileBlocks, Record, decoded
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.surgery.leaf_names import containers_of
 from surgery_cli.tree.paths import LeafPath, decode
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 from surgery_cli.words.quantities import counted
@@ -141,7 +142,8 @@ def manifest_for(checkpoint: Checkpoint, text: str) -> Manifest:
         spec = leaf.spec if isinstance(leaf, _ManifestLeaf) else LeafSpec(kind=LeafKind.NO_TARGET)
         is_typed &= isinstance(leaf, _ManifestLeaf) and leaf.is_typed
         tree[LeafPath(map(decode, name.split("/")))] = spec
-    return Manifest(leaves, tree, is_typed)
+    containers = None if containers_of(checkpoint, ()) is None else expected.containers
+    return Manifest(leaves, tree, is_typed, containers)
 
 
 def _own_prefix(checkpoint: Checkpoint) -> str:

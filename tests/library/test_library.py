@@ -217,6 +217,25 @@ def test_diff_verify_and_check_are_the_commands(tmp_path):
     assert surgery.check(tmp_path / "new", json.dumps(rules)).holds
 
 
+def test_a_verdict_is_true_if_it_is_good_and_a_difference_is_neither(tmp_path):
+    """`assert surgery.verify(…)` must not pass over what does not agree."""
+    rules = [{"at": "params", "absmax": "..1e-9"}]
+    assert bool(surgery.check(SAMPLE, rules)) is surgery.check(SAMPLE, rules).holds is False
+    assert surgery.check(SAMPLE, [{"at": "params", "finite": True}])
+    assert surgery.verify(SAMPLE, like=SAMPLE)
+    assert not surgery.verify(SAMPLE, like=SAMPLES / "letters_run")
+    with pytest.raises(TypeError, match="neither true nor false"):
+        bool(surgery.diff(SAMPLE, SAMPLE))
+
+
+def test_limits_hold_inside_and_are_those_of_the_table():
+    with surgery.limits({"leaves": 3}), pytest.raises(surgery.CheckpointError, match="leaves"):
+        surgery.inspect(SAMPLE)
+    assert surgery.inspect(SAMPLE)
+    with pytest.raises(surgery.PlanError, match="no limit `leafs`"):
+        surgery.limits({"leafs": 3})
+
+
 def test_probe_runs_a_model(tmp_path):
     (tmp_path / "model.py").write_text(
         "import flax.linen as nn\n"
