@@ -2,6 +2,7 @@
 
 import json
 import resource
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -97,7 +98,8 @@ def test_what_is_no_format_and_file_is_refused(surgery, checkpoint):
         assert "--output" in result.err or "no output format" in result.err
 
 
-def test_a_file_that_cannot_be_written_is_left_as_it_was(surgery, tmp_path):
+def test_a_file_that_cannot_be_written_is_left_as_it_was(surgery, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # it would be cut off, and stay so
     with ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(tmp_path / "source", {"w": np.ones(3, np.float32)})
     old = tmp_path / "old.json"

@@ -58,7 +58,8 @@ def _is_whole(path: Path) -> bool:
 
 def _with_small_files(source: Path, destination: Path) -> subprocess.CompletedProcess[str]:
     """A run in which no file may become larger than 2 KiB."""
-    words = ["-m", "surgery_cli", "rescale", str(source), str(destination), "w", "--by", "2"]
+    # -B: what Python compiles would be cut off as well, and stay so for every process that comes after
+    words = ["-B", "-m", "surgery_cli", "rescale", str(source), str(destination), "w", "--by", "2"]
     return subprocess.run(
         ["bash", "-c", 'ulimit -f 2; exec "$@"', "-", sys.executable, *words],
         capture_output=True,
