@@ -8,7 +8,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from surgery_cli.draft.kernel import Window
 from surgery_cli.engine.budget import in_order
+from surgery_cli.engine.digests import c_order_bytes
+from surgery_cli.engine.grid import BLOCK_BYTES, block_shape, windows
 from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import Item, PytreeItem
@@ -18,7 +21,7 @@ from surgery_cli.store.orbax.stored_values import PIECE_BYTES, are_same
 from surgery_cli.store.write.chunk_references import Taken
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind
+from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 _Side = tuple[ArrayStore, StoredArray]
 
@@ -162,16 +165,27 @@ def _is_copy(pair: _Pair) -> bool:
 
 
 def _is_same_value(pair: _Pair) -> bool:
-    assert pair.leaf.origin is not None
-    assert pair.leaf.origin_path is not None
-    old = pair.leaf.origin.read(pair.leaf.origin_path)
-    new = pair.item.read(pair.path)
-    if isinstance(old, str) or isinstance(new, str):
-        return bool(old == new)
-    left, right = np.asarray(old), np.asarray(new)
-    return left.dtype == right.dtype and left.tobytes() == right.tobytes()
+    origin, path = pair.leaf.origin, pair.leaf.origin_path
+    assert origin is not None
+    assert path is not None
+    for block in _blocks(pair.leaf.spec):
+        old, new = origin.read(path, block), pair.item.read(pair.path, block)
+        if isinstance(old, str) or isinstance(new, str):
+            return bool(old == new)
+        left, right = np.asarray(old), np.asarray(new)
+        if left.dtype != right.dtype or not np.array_equal(*map(c_order_bytes, (left, right))):
+            return False
+    return True
+
+
+def _blocks(spec: LeafSpec) -> Iterator[Window | None]:
+    """In which parts values are compared: of large arrays block by block."""
+    if spec.bytes <= BLOCK_BYTES:
+        yield None
+    else:
+        yield from windows(spec.shape, block_shape(spec, None))
 
 
 def _held_bytes(pair: _Pair) -> int:
     """Bytes in memory while a leaf is compared."""
-    return 2 * (pair.leaf.spec.bytes if pair.stored is None else PIECE_BYTES)
+    return 2 * (min(pair.leaf.spec.bytes, BLOCK_BYTES) if pair.stored is None else PIECE_BYTES)

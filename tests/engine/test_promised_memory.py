@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import flax.serialization
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
@@ -33,6 +34,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     matrix = np.random.default_rng(9).standard_normal((1024, 2048), np.float32)
     with ocp.PyTreeCheckpointer() as checkpointer:
         checkpointer.save(folder / "matrix", {"w": matrix})
+    packed = np.random.default_rng(8).standard_normal(SHAPE, np.float32)
+    (folder / "packed.msgpack").write_bytes(flax.serialization.to_bytes({"w": packed}))
     kinds = [("one", None), ("many", MIB), ("many3", MIB), ("other", None)]
     for seed, (name, chunk_bytes) in enumerate(kinds):
         values = np.random.default_rng(seed).standard_normal(SHAPE, np.float32)
@@ -168,3 +171,11 @@ def test_what_only_looks_takes_no_more_than_it_may(
     _, peak = _run(saved, words, "40MiB")
     started = 48 * MIB  # as above, of codecs for both sides and for as many threads as work at once
     assert peak - base < 40 * MIB + started
+
+
+def test_a_leaf_that_comes_along_in_a_file_is_not_held_whole(saved: Path, tmp_path: Path) -> None:
+    words = ["compact", "packed.msgpack", str(tmp_path / "new.msgpack")]
+    _, base = _run(saved, [*words, "--dry-run"])
+    _, peak = _run(saved, words, "40MiB")
+    assert (tmp_path / "new.msgpack").read_bytes() == (saved / "packed.msgpack").read_bytes()
+    assert peak - base < 40 * MIB + 24 * MIB
