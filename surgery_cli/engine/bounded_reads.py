@@ -22,6 +22,7 @@ from surgery_cli.engine.grid import (
     windows,
 )
 from surgery_cli.engine.reading import Readable, Values, read_values
+from surgery_cli.store.orbax.arrays import keeping_no_chunks
 from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
@@ -57,8 +58,9 @@ class Reading(NamedTuple):
         if not self.is_by_chunk or spec.chunk_shape is None:
             return read_values(source, path, window)
         values = np.empty(window_shape(window), numpy_dtype(spec.dtype))
-        for piece in met_by(window, spec.chunk_shape):
-            values[relative(piece, window)] = read_values(source, path, piece)
+        with keeping_no_chunks():
+            for piece in met_by(window, spec.chunk_shape):
+                values[relative(piece, window)] = read_values(source, path, piece)
         return values
 
 

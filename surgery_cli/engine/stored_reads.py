@@ -11,6 +11,7 @@ from surgery_cli.engine.grid import relative
 from surgery_cli.engine.held import Band, Held
 from surgery_cli.engine.reading import Readable, Values, read_values
 from surgery_cli.engine.reads import reads
+from surgery_cli.store.orbax.arrays import keeping_no_chunks
 
 
 class StoredReads:
@@ -41,7 +42,8 @@ class StoredReads:
     def read_into(self, band: Band, part: Stored, piece: Window) -> None:
         """Read a piece of a stored leaf to where a band has its place."""
         window, values = band.stored[id(part)]
-        values[relative(piece, window)] = self.read(part, piece)
+        with keeping_no_chunks():
+            values[relative(piece, window)] = self.read(part, piece)
 
     def keep_all(self) -> None:
         """From now on read stored leaves whole, once, and keep them."""

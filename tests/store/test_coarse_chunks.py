@@ -10,11 +10,15 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli import surgery
+from surgery_cli.draft.expression import LeafRef, Stored
 from surgery_cli.engine import grid
+from surgery_cli.engine.held import Band
+from surgery_cli.engine.stored_reads import StoredReads
 from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.arrays import read_array
+from surgery_cli.tree.paths import LeafPath
 
 SHAPE = (2560, 2048)
 LEAF_BYTES = 4 * 2560 * 2048
@@ -114,3 +118,17 @@ def test_chunks_are_let_go_once_all_was_read_also_where_a_block_is_whole_chunks(
             found = read_array(item.store, "w", (rows, slice(0, 4)))
             np.testing.assert_array_equal(found, values[rows])
         assert not item.store.chunk_keeper.holds("w")
+
+
+def test_a_chunk_that_is_read_for_a_band_of_blocks_is_not_kept_beside_it(tmp_path: Path) -> None:
+    values = np.arange(32, dtype=np.float32).reshape(8, 4)
+    opened = open_checkpoint(_save(tmp_path / "saved", values, 64))
+    path = LeafPath(("w",))
+    stored, item = Stored(LeafRef("", path), opened.tree[path]), opened.items[""]
+    rows, columns = slice(0, 2), slice(0, 4)  # of chunks of four rows
+    band = Band([(stored, (rows, columns))], 1, 0, 0)
+    StoredReads({"": opened}).read_into(band, stored, (rows, columns))
+    np.testing.assert_array_equal(band.stored[id(stored)][1], values[rows])
+    assert isinstance(item, PytreeItem)
+    assert item.store is not None
+    assert not item.store.chunk_keeper.holds("w")

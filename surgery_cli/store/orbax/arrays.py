@@ -7,7 +7,9 @@ import os
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -97,6 +99,19 @@ class ChunkKeeper:
             if self._read[name] >= of:
                 self._read.pop(name)
                 self._contexts.pop(name, None)
+
+
+_KEEPS: Final = ContextVar("keeps", default=True)
+
+
+@contextmanager
+def keeping_no_chunks() -> Iterator[None]:
+    """What is read here, in this thread, is a part of a chunk that no block after it lies in: the chunk is not kept."""
+    before = _KEEPS.set(False)
+    try:
+        yield
+    finally:
+        _KEEPS.reset(before)
 
 
 class ArrayStore(ABC):
@@ -219,7 +234,7 @@ def read_array(store: ArrayStore, name: str, window: Window | None = None) -> np
     block = document.shape if window is None else tuple(s.stop - s.start for s in window)
     if not store.chunk_keeper.holds(name):  # else its chunks have their memory
         check_claim(document, name, store.directory, block)
-    kept = 0 if window is None else _bytes_decoded_again(document, window)
+    kept = 0 if window is None or not _KEEPS.get() else _bytes_decoded_again(document, window)
     context = store.chunk_keeper.context(store.context, name, kept) if kept else None
     try:
         array = open_array(store, name, context)
