@@ -40,7 +40,7 @@ def bands_of(leaf: PlannedLeaf, memory_bytes: int, tile_elements: int | None) ->
     """The bands in which a leaf is made; None for one that is made block by block, or read whole."""
     if not _gets_other_chunks(leaf) or is_read_once(leaf, memory_bytes):
         return None
-    is_small = bytes_in_flight(leaf, tile_elements) <= memory_bytes
+    is_small = bytes_in_flight(leaf, tile_elements, memory_bytes) <= memory_bytes
     if is_small and not decoded_too_often(leaf):
         return None
     one = _bands(leaf, block_shape(leaf.spec, write_shape(leaf)), tile_elements)
@@ -56,7 +56,7 @@ def bands_of(leaf: PlannedLeaf, memory_bytes: int, tile_elements: int | None) ->
 
 def least_bytes(leaf: PlannedLeaf, memory_bytes: int, tile_elements: int | None) -> int:
     """What writing a leaf holds at once, the least that it can where that is more than there may be."""
-    least = bytes_in_flight(leaf, tile_elements)
+    least = bytes_in_flight(leaf, tile_elements, memory_bytes)
     if least <= memory_bytes or not _gets_other_chunks(leaf):
         return least
     one = _bands(leaf, block_shape(leaf.spec, write_shape(leaf)), tile_elements)

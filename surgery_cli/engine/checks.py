@@ -11,7 +11,6 @@ from surgery_cli.draft.check import Check, CheckedLeaf, Judged
 from surgery_cli.draft.expression import Recipe
 from surgery_cli.draft.kernel import Kit, Window
 from surgery_cli.draft.seen import Seen
-from surgery_cli.engine.composition import Composition
 from surgery_cli.engine.digests import refuse_many_blocks
 from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.engine.forecast import working_bytes
@@ -44,6 +43,7 @@ class Checks:
         sources: Mapping[str, Readable],
         kit: Kit,
         measurements: Measurements,
+        memory_bytes: int,
     ) -> None:
         self._checks = checks
         self._sights = Sights(checks)
@@ -55,7 +55,7 @@ class Checks:
                 self._watched[sight] = Watched(leaf, sight.block)
             beside: Beside | Cut | None = None
             if leaf.other is not None:
-                beside = Beside(leaf.other, sources, kit, measurements)
+                beside = Beside(leaf.other, sources, kit, measurements, memory_bytes)
             elif sight.grid is not None and leaf.rule.grid is not None:
                 refuse_many_blocks(leaf.recipe.spec, sight.grid)
                 beside = Cut(sight.grid)
@@ -140,8 +140,8 @@ class Watched:
 
     def working_bytes(self, block: tuple[int, ...], tile_elements: int | None) -> int:
         """Bytes in memory while values are compared with others."""
-        others = (one.recipe for one in self._looks.values() if isinstance(one, Beside))
-        return sum(working_bytes(Composition(other), block, tile_elements) for other in others)
+        others = (one.composition for one in self._looks.values() if isinstance(one, Beside))
+        return sum(working_bytes(other, block, tile_elements) for other in others)
 
 
 _Key = tuple[type[Seen], int]
@@ -161,13 +161,14 @@ class Beside:
         sources: Mapping[str, Readable],
         kit: Kit,
         measurements: Measurements,
+        memory_bytes: int,
     ) -> None:
-        self.recipe = recipe
         shape = recipe.spec.shape
         block = block_shape(recipe.spec, recipe.spec.write_shape)
-        self._evaluation = Evaluation(recipe, sources, kit, block, measurements)
+        self._evaluation = Evaluation(recipe, sources, kit, block, measurements, memory_bytes)
+        self.composition = self._evaluation.composition
         self._all: Window | None = (
-            tuple(slice(0, n) for n in shape) if Composition(recipe).is_whole else None
+            tuple(slice(0, n) for n in shape) if self.composition.is_whole else None
         )
         self._whole: Values | None = None
         self._lock = threading.Lock()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -11,6 +12,7 @@ from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.expression import Made, Recipe, Stored, is_computed, once, parts
 from surgery_cli.draft.kernel import Window
 from surgery_cli.engine.grid import BLOCK_BYTES, block_bytes, tiles
+from surgery_cli.engine.reads import reads
 from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.specs import LeafKind
 
@@ -22,8 +24,13 @@ many checkpoints) are read one after the other where that costs less, with sums 
 _MOST_AGAIN_BYTES: Final = 128 << 20
 """What may stay in memory of the inputs of a streamed block to be needed again; else they are read again."""
 
-_MOST_SUMS_BYTES: Final = 5 * BLOCK_BYTES
-"""What the sums of a large block may take at once, unless the block itself has more."""
+_LEAST_ROOM_BYTES: Final = 5 * BLOCK_BYTES
+
+_DECODING: Final = 2
+"""So many times its size a stored unit takes while it is read: as it is stored, and decoded."""
+
+UNBOUNDED: Final = sys.maxsize
+"""Bytes of memory, where nothing says how much there may be."""
 
 
 class Measured(NamedTuple):
@@ -40,15 +47,25 @@ class Measured(NamedTuple):
     again: frozenset[int]
 
 
+def room_for_parts(memory_bytes: int, largest: int) -> int:
+    """Bytes for what is held at once of parts of a large block, beside a stored unit of ``largest`` that is decoded.
+
+    It is never so little that all of the block would have to be read very often.
+    """
+    return max(memory_bytes - _DECODING * largest, _LEAST_ROOM_BYTES)
+
+
 class Composition:
     """The parts of an expression, and what follows from them.
 
     ``measured`` is what must be measured to compute it; ``kernels`` compute every block: neither the measurements nor
-    what they are taken of is among them.
+    what they are taken of is among them. By ``memory_bytes``, what may be in memory at once, goes in how many passes a
+    large block is made.
     """
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, memory_bytes: int = UNBOUNDED) -> None:
         self.recipe = recipe
+        self.memory_bytes = memory_bytes
         computed = parts(recipe, beyond=is_computed)
         self._made = [part for part in computed if isinstance(part, Made)]
         used = {id(one): one for part in self._made for one in part.inputs} or {id(recipe): recipe}
@@ -90,15 +107,17 @@ class Composition:
     def passes(self, window: Window) -> list[Window]:
         """The parts of a block that are made one after the other, inputs being read anew for each.
 
-        There are several only where a stored unit makes a block large, and its inputs are streamed: sums of all of it
-        would be many times as large as what it is made of.
+        There are several only where a stored unit makes a block large, its inputs are streamed, and memory has no room
+        for the sums of all of it, which may be many times as large as what it is made of.
         """
-        if not self.is_streamed:
+        if not self.is_streamed or block_bytes(self.recipe.spec, window) <= 2 * BLOCK_BYTES:
             return [window]
         size = block_bytes(self.recipe.spec, window)
-        if size <= 2 * BLOCK_BYTES:
-            return [window]
-        return list(tiles(window, max(_MOST_SUMS_BYTES, size) // self.sum_bytes))
+        every, again = reads(self.recipe, window), self.kept_again
+        largest = max((block_bytes(one.spec, read) for one, read in every), default=0)
+        each = self.sum_bytes + max((item_bytes(one.spec.dtype) for one, _ in every), default=0)
+        each += sum(item_bytes(one.spec.dtype) for one, _ in every if id(one) in again)
+        return list(tiles(window, room_for_parts(self.memory_bytes - size, largest) // each))
 
     @property
     def kept_again(self) -> frozenset[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,7 +18,7 @@ from surgery_cli.draft.kernel import (
     Window,
     broadcast_window,
 )
-from surgery_cli.engine.composition import Composition
+from surgery_cli.engine.composition import UNBOUNDED, Composition
 from surgery_cli.engine.grid import inside, relative, tiles, window_shape, windows
 from surgery_cli.engine.held import Band, Held
 from surgery_cli.engine.measurements import (
@@ -53,9 +53,11 @@ class Evaluation:
         kit: Kit,
         block: tuple[int, ...],
         measurements: Measurements | None = None,
+        memory_bytes: int = UNBOUNDED,
     ) -> None:
         self.recipe = recipe
-        self.composition = Composition(recipe)
+        self._memory_bytes = memory_bytes
+        self.composition = Composition(recipe, memory_bytes)
         self.block_shape = recipe.spec.shape if self.composition.is_whole else block
         self.windows: list[Window] = list(windows(recipe.spec.shape, self.block_shape))
         """The blocks of the leaf, in C order."""
@@ -94,7 +96,7 @@ class Evaluation:
         held = self._held if self._held is not None and is_all else Held()
         beside = () if isinstance(kernel, Search) else taking.part.inputs[1:]
         shares: list[tuple[Window, Values]] = []
-        passes = measured_passes(taking.part, block)
+        passes = measured_passes(taking.part, block, self._memory_bytes)
         for window in passes:
             now = held if len(passes) == 1 else Held(held.stored)
             parts = [
@@ -152,42 +154,33 @@ class Evaluation:
 
         They are computed tile by tile, so that temporaries stay small and in the processor's cache.
         """
-        composition = self.composition if recipe is self.recipe else Composition(recipe)
-        is_streamed = composition.is_streamed
-        is_whole = not (composition.is_divisible or is_streamed)
-        parts = list(self._tiles(window, is_whole=is_whole))
-        passes = composition.passes(window)
-        if len(passes) > 1:
+        of = self.composition if recipe is self.recipe else Composition(recipe, self._memory_bytes)
+        is_streamed = of.is_streamed
+        parts = list(self._tiles(window, is_whole=not (of.is_divisible or is_streamed)))
+        if len(passes := of.passes(window)) > 1:
             return self._in_passes(recipe, window, passes, held)
         if is_streamed and len(parts) > 1:
             return self._streamed(recipe, window, window, held)
-        if len(parts) == 1:
-            values = self._part(recipe, window, held)
+
+        def made(tile: Window) -> Values:
+            values = self._part(recipe, tile, held)
             held.made.clear()
             return values
+
+        if len(parts) == 1:
+            return made(window)
         self.stored.hold(recipe, window, held)
-        out: Values | None = None
-        for tile in parts:
-            done = self._part(recipe, tile, held)
-            held.made.clear()
-            if out is None:
-                out = np.empty(window_shape(window), done.dtype)
-            out[relative(tile, window)] = done
-        assert out is not None
+        out = _put_together(window, ((tile, made(tile)) for tile in parts))
         self._drop(held)
         return out
 
     def _in_passes(
         self, recipe: Recipe, window: Window, passes: list[Window], held: Held
     ) -> Values:
-        out: Values | None = None
-        for part in passes:
-            done = self._streamed(recipe, part, window, Held(held.stored))
-            if out is None:
-                out = np.empty(window_shape(window), done.dtype)
-            out[relative(part, window)] = done
-        assert out is not None
-        return out
+        if held is self._held:  # what was read to be measured would stay whole beside all of this
+            held.stored.clear()
+        done = ((part, self._streamed(recipe, part, window, Held(held.stored))) for part in passes)
+        return _put_together(window, done)
 
     def _streamed(self, recipe: Recipe, window: Window, of: Window, held: Held) -> Values:
         """A part of a block of many leaves: each is read once, and goes into the sums of all tiles."""
@@ -209,14 +202,9 @@ class Evaluation:
                 del values, block  # views, that would keep all of this input while the next is read
                 held.made.clear()
             self._drop(held)
-        out: Values | None = None
-        for tile, state, place in zip(parts, states, places, strict=True):
-            done = self._kit.fetch(kernel.result(state, self._kit, place))
-            if out is None:
-                out = np.empty(window_shape(window), done.dtype)
-            out[relative(tile, window)] = done
-        assert out is not None
-        return out
+        every = zip(parts, states, places, strict=True)
+        results = ((tile, kernel.result(state, self._kit, place)) for tile, state, place in every)
+        return _put_together(window, ((tile, self._kit.fetch(made)) for tile, made in results))
 
     def _part(self, part: Recipe, window: Window, held: Held) -> Values:
         """A block of a part of the expression; no call within a call, as a plan may edit one leaf a thousand times."""
@@ -288,6 +276,17 @@ class Evaluation:
 
     def _tiles(self, window: Window, *, is_whole: bool) -> Iterator[Window]:
         return tiles(window, None if is_whole else self._kit.tile_elements)
+
+
+def _put_together(window: Window, parts: Iterable[tuple[Window, Values]]) -> Values:
+    """A block of its parts, which are made as they are asked for."""
+    out: Values | None = None
+    for part, values in parts:
+        if out is None:
+            out = np.empty(window_shape(window), values.dtype)
+        out[relative(part, window)] = values
+    assert out is not None
+    return out
 
 
 def _is_arranged(part: Recipe) -> bool:

@@ -16,7 +16,6 @@ from surgery_cli.draft.kernel import Kit, Window
 from surgery_cli.engine.bands import loaded
 from surgery_cli.engine.checked_source import CheckedSource, Recorded
 from surgery_cli.engine.checks import Checks, Watched, refuse_breaches
-from surgery_cli.engine.composition import Composition
 from surgery_cli.engine.decoding import held_bytes, is_read_once
 from surgery_cli.engine.digests import Digester, block_digest
 from surgery_cli.engine.evaluation import Evaluation
@@ -65,7 +64,7 @@ class Execution:
         }
         self._kit = kit
         self._measurements = Measurements()
-        self.checks = Checks(checks, self._sources, kit, self._measurements)
+        self.checks = Checks(checks, self._sources, kit, self._measurements, memory_bytes)
         self._meter = meter
         self._guard = None if allow_non_finite else FiniteGuard(self._counted)
         commits = COMMITS if journal is None else 1  # what goes into a journal goes there in order
@@ -123,7 +122,7 @@ class Execution:
         for watched in left:
             evaluation = self._evaluation(watched.recipe, watched.block)
             block, tiles = evaluation.block_shape, self._kit.tile_elements
-            made = Composition(watched.recipe)
+            made = evaluation.composition
             held = working_bytes(made, block, tiles) + watched.working_bytes(block, tiles)
             for window in evaluation.windows:
                 self._stream.start(held, self._judge_block, evaluation, watched, window)
@@ -136,7 +135,8 @@ class Execution:
             self._meter.advance(values.nbytes, str(watched.path))
 
     def _evaluation(self, recipe: Recipe, block: tuple[int, ...]) -> Evaluation:
-        return Evaluation(recipe, self._sources, self._kit, block, self._measurements)
+        limit = self._stream.budget.limit
+        return Evaluation(recipe, self._sources, self._kit, block, self._measurements, limit)
 
     def _whole_value(self, leaf: PlannedLeaf) -> np.ndarray[Any, Any]:
         shape = leaf.spec.shape

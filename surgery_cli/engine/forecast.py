@@ -11,7 +11,7 @@ from typing import Final
 from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.expression import Made, Recipe, Stored, once
 from surgery_cli.draft.kernel import Search, Window, broadcast_window
-from surgery_cli.engine.composition import Composition, Measured
+from surgery_cli.engine.composition import UNBOUNDED, Composition, Measured
 from surgery_cli.engine.grid import block_shape, window_shape, windows
 from surgery_cli.engine.measurements import (
     Block,
@@ -34,22 +34,26 @@ LEAF_OVERHEAD_BYTES: Final = 16 << 10
 
 
 def read_bytes(
-    recipes: Iterable[Recipe], partly: Iterable[tuple[Recipe, Sequence[Window]]] = ()
+    recipes: Iterable[Recipe],
+    partly: Iterable[tuple[Recipe, Sequence[Window]]] = (),
+    memory_bytes: int = UNBOUNDED,
 ) -> int:
     """Bytes of values that are read to write these recipes, in this order; what is measured is measured once.
 
-    ``partly``: others, with the only blocks of them that are written.
+    ``partly``: others, with the only blocks of them that are written. ``memory_bytes``: see ``Composition``.
     """
     measured: set[int] = set()
-    whole = ((made, _blocks(made)) for made in map(Composition, recipes))
-    parts = ((Composition(recipe), blocks) for recipe, blocks in partly)
+    composed = partial(Composition, memory_bytes=memory_bytes)
+    whole = ((made, _blocks(made)) for made in map(composed, recipes))
+    parts = ((composed(recipe), blocks) for recipe, blocks in partly)
     return sum(_bytes_read(made, blocks, measured) for made, blocks in chain(whole, parts))
 
 
-def times_read(recipe: Recipe, blocks: Sequence[Window]) -> float:
+def times_read(recipe: Recipe, blocks: Sequence[Window], memory_bytes: int) -> float:
     """How often what these blocks of a recipe are made of is read: more than once where something is measured."""
     once_read = sum(_window_bytes(*one) for window in blocks for one in reads(recipe, window))
-    return _bytes_read(Composition(recipe), blocks, set()) / once_read if once_read else 0
+    made = Composition(recipe, memory_bytes)
+    return _bytes_read(made, blocks, set()) / once_read if once_read else 0
 
 
 def _bytes_read(made: Composition, blocks: Sequence[Window], measured: set[int]) -> int:
@@ -64,7 +68,7 @@ def _bytes_read(made: Composition, blocks: Sequence[Window], measured: set[int])
         over = measured_blocks(part)
         is_all = len(over) == len(blocks) == 1
         for block in over:
-            anew = len(measured_passes(part, block))
+            anew = len(measured_passes(part, block, made.memory_bytes))
             for stored, read in inputs_read(part, block):
                 is_held = is_all and id(stored) in again and anew == 1
                 if id(stored) not in held:
@@ -76,7 +80,7 @@ def _bytes_read(made: Composition, blocks: Sequence[Window], measured: set[int])
         total += passes * sum(
             _window_bytes(part, read)
             for part, read in reads(made.recipe, window)
-            if id(part) not in held
+            if passes > 1 or id(part) not in held
         )
     return total
 
@@ -158,27 +162,28 @@ def working_bytes(of: Composition, block: tuple[int, ...], tile_elements: int | 
     ``tile_elements`` is the kit's.
     """
     made = _pass_bytes(of, tuple(slice(0, n) for n in block), tile_elements)
+    given = (tile_elements, of.memory_bytes)
     taken = (
-        once(one.part, f"measuring_bytes {tile_elements}", partial(_most, one, tile_elements))
+        once(one.part, f"measuring_bytes {given}", partial(_most, one, *given))
         for one in of.measured
     )
     return max(made, *taken, 0)
 
 
-def _most(measured: Measured, tile_elements: int | None) -> int:
+def _most(measured: Measured, tile_elements: int | None, memory_bytes: int) -> int:
     """Bytes in memory while a block of a measurement is taken, or of one that it needs."""
-    return max(_measuring_bytes(part, tile_elements) for part in measured.order)
+    return max(_measuring_bytes(part, tile_elements, memory_bytes) for part in measured.order)
 
 
-def _measuring_bytes(part: Made, tile_elements: int | None) -> int:
+def _measuring_bytes(part: Made, tile_elements: int | None, memory_bytes: int) -> int:
     """Bytes in memory while a block of a measurement is taken."""
     if not part.kernel.is_whole:
         searched = part.inputs if isinstance(part.kernel, Search) else part.inputs[:1]
         blocks = [measured_windows(part, number)[0] for number in range(len(searched))]
         largest = max(zip(searched, blocks, strict=True), key=lambda one: _block_bytes(*one))
-        made = _pass_bytes(Composition(largest[0]), largest[1], tile_elements)
+        made = _pass_bytes(Composition(largest[0], memory_bytes), largest[1], tile_elements)
         temporary = _tile_bytes(largest[1], tile_elements)
-        anew = len(measured_passes(part, Block(0, largest[1])))
+        anew = len(measured_passes(part, Block(0, largest[1]), memory_bytes))
         if anew > 1:  # a part of each, and one as it is read
             every = [_window_bytes(*one) for one in inputs_read(part, Block(0, largest[1]))]
             return sum(every) // anew + 3 * max(every) + temporary
@@ -217,11 +222,11 @@ def _pass_bytes(of: Composition, window: Window, tile_elements: int | None) -> i
         reading = [_window_bytes(*one) for one in every]
         parts = of.passes(window)
         count = math.prod(window_shape(parts[0])) * (1 if tile_elements is not None else 3)
-        temporary = _tile_bytes(window, tile_elements)
-        one_after_the_other = held - sum(reading) + max(reading) + stays
-        if len(parts) > 1:  # a part of what was read, and the result, in which it has its place
-            one_after_the_other += max(reading) // len(parts) + _block_bytes(recipe, window)
-        return one_after_the_other + decoding + count * of.sum_bytes + temporary
+        temporary = _tile_bytes(window, tile_elements) + decoding + count * of.sum_bytes
+        one_after_the_other = held - sum(reading) + max(reading) + temporary
+        # in several passes only a part of it stays, and a part of what is read next
+        stays = stays if len(parts) == 1 else (max(reading) + stays) // len(parts)
+        return one_after_the_other + stays
     if all(isinstance(kernel, Arrangement) for kernel in kernels):
         return held + decoding
     return held + decoding + _temporary_bytes(recipe, window, tile_elements)
@@ -281,12 +286,14 @@ def pending_bytes(leaf: PlannedLeaf, block: tuple[int, ...]) -> int:
     return 2 * count * item_bytes(leaf.spec.dtype) + LEAF_OVERHEAD_BYTES
 
 
-def bytes_in_flight(leaf: PlannedLeaf, tile_elements: int | None) -> int:
+def bytes_in_flight(
+    leaf: PlannedLeaf, tile_elements: int | None, memory_bytes: int = UNBOUNDED
+) -> int:
     """The least that writing a leaf holds at once: one block, or the whole leaf where an edit needs that.
 
-    ``tile_elements`` is the kit's.
+    ``tile_elements`` is the kit's; ``memory_bytes``: see ``Composition``.
     """
     shape = block_shape(leaf.spec, write_shape(leaf))
-    made = Composition(leaf.recipe)
+    made = Composition(leaf.recipe, memory_bytes)
     block = leaf.spec.shape if made.is_whole else shape
     return working_bytes(made, block, tile_elements) + pending_bytes(leaf, block)

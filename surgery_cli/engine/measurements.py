@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,9 +19,8 @@ from surgery_cli.draft.kernel import (
     Window,
     broadcast_window,
 )
-from surgery_cli.engine.composition import Composition, Measured
+from surgery_cli.engine.composition import Composition, Measured, room_for_parts
 from surgery_cli.engine.grid import (
-    BLOCK_BYTES,
     block_bytes,
     block_shape,
     tiles,
@@ -30,9 +29,6 @@ from surgery_cli.engine.grid import (
 )
 from surgery_cli.engine.reading import Values
 from surgery_cli.engine.reads import reads
-
-_MOST_BESIDE_BYTES: Final = 5 * BLOCK_BYTES
-"""What a part of a large block takes at once of all leaves that are measured beside each other."""
 
 
 class Block(NamedTuple):
@@ -166,14 +162,16 @@ def inputs_read(part: Made, block: Block) -> list[tuple[Stored, Window]]:
     return list(found.values())
 
 
-def measured_passes(part: Made, block: Block) -> list[Window]:
+def measured_passes(part: Made, block: Block, memory_bytes: int) -> list[Window]:
     """The parts of a block that are measured one after the other, what they are made of being read anew for each.
 
-    There are several only where many leaves are measured beside each other, and a stored unit makes blocks large.
+    There are several only where many leaves are measured beside each other, a stored unit makes blocks large, and
+    memory has no room for all of them.
     """
-    most = max(_MOST_BESIDE_BYTES, block_bytes(part.inputs[block.input].spec, block.window))
-    read = sum(block_bytes(stored.spec, window) for stored, window in inputs_read(part, block))
-    if isinstance(part.kernel, Search) or part.kernel.is_whole or read <= 2 * most:
+    sizes = [block_bytes(stored.spec, window) for stored, window in inputs_read(part, block)]
+    read, largest = sum(sizes), max(sizes, default=0)
+    most = room_for_parts(memory_bytes, largest)
+    if isinstance(part.kernel, Search) or part.kernel.is_whole or read <= most:
         return [block.window]
     made = [Composition(one) for one in part.inputs if isinstance(one, Made)]
     if not all(one.is_divisible and not one.moves_elements for one in made):

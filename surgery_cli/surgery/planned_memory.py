@@ -86,13 +86,15 @@ def _judging(checks: Sequence[Check], tile: int | None, bound: int) -> Iterator[
     for leaf in (leaf for check in checks for leaf in check.on):
         every = [recipe for recipe in (leaf.recipe, leaf.other) if recipe is not None]
         blocks = [sights.of(leaf).block, *(sights.alone(one).block for one in every[1:])]
-        count = sum(map(partial(_judging_bytes, tile), every, blocks))
+        count = sum(map(partial(_judging_bytes, tile, bound), every, blocks))
         if count > bound:
             yield Need(count, str(leaf.path), leaf.recipe.spec.type_text, partial(_why_made, every))
 
 
-def _judging_bytes(tile: int | None, recipe: Recipe, block: tuple[int, ...]) -> int:
-    made = Composition(recipe)
+def _judging_bytes(
+    tile: int | None, memory_bytes: int, recipe: Recipe, block: tuple[int, ...]
+) -> int:
+    made = Composition(recipe, memory_bytes)
     return working_bytes(made, recipe.spec.shape if made.is_whole else block, tile)
 
 

@@ -102,7 +102,7 @@ def costs(
         written += raw_bytes
         read += raw_bytes
     computed += judged_recipes(prepared.draft.checks, made)
-    read += read_bytes(computed, partly)
+    read += read_bytes(computed, partly, memory_bytes)
     if not prepared.is_export:
         copied += sum(
             file.size for file in carried_files(prepared.checkpoint, left_out=prepared.left_out)

@@ -77,7 +77,8 @@ def requests_of_run(
     if not (isinstance(source, BucketPath) or isinstance(target, BucketPath) or so_far.total):
         return None
     tally = Tally(target, so_far)
-    add_values_read(tally, prepared)
+    memory_bytes = bytes_to_use(options.memory_bytes)
+    add_values_read(tally, prepared, memory_bytes)
     if prepared.output is not None:
         _add_export(
             tally,
@@ -86,7 +87,6 @@ def requests_of_run(
         )
         return tally.requests
     _add_carried(tally, prepared, target)
-    memory_bytes = bytes_to_use(options.memory_bytes)
     buffered = not (options.resume or options.distributed)
     for name, plan in prepared.plans.items():
         compact = prepared.compact[name]

@@ -36,7 +36,7 @@ _STEPS: Final = 7
 """What follows on what was read is read ahead, twice as much each time, until pieces have their full size."""
 
 
-def add_values_read(tally: Tally, prepared: Prepared) -> None:
+def add_values_read(tally: Tally, prepared: Prepared, memory_bytes: int) -> None:
     """What is read of stored values: small arrays with their neighbours, chunks of large ones one by one."""
     for store, names, encoded in reads_expected(prepared):
         if isinstance(store, OcdbtStore):
@@ -44,7 +44,7 @@ def add_values_read(tally: Tally, prepared: Prepared) -> None:
                 for start, stop in merged(ranges):
                     tally.read(store.directory, 1, stop - start)
     opened: set[int] = set()
-    for store, array, chunks, times in _chunks_read(prepared):
+    for store, array, chunks, times in _chunks_read(prepared, memory_bytes):
         is_database = isinstance(store, OcdbtStore)
         if is_database and array.stored_bytes <= SMALL_BYTES:
             continue
@@ -70,12 +70,12 @@ def _add_file_read(tally: Tally, item: FileItem) -> None:
 
 
 def _chunks_read(
-    prepared: Prepared,
+    prepared: Prepared, memory_bytes: int
 ) -> Iterator[tuple[ArrayStore, StoredArray, set[str], float]]:
     """Arrays of which values are read, with the keys of the chunks, and how often: for what is measured, again."""
     found: dict[tuple[int, str], tuple[ArrayStore, StoredArray, set[str], float]] = {}
     for recipe, blocks in _read_in_blocks(prepared):
-        times = times_read(recipe, blocks)
+        times = times_read(recipe, blocks, memory_bytes)
         every = itertools.chain.from_iterable(reads(recipe, block) for block in blocks)
         for stored, window in every:
             if (there := array_of(prepared, stored)) is None:
