@@ -182,9 +182,7 @@ def _moved(pairs: Sequence[Pair], aside: _Aside, tree: Sequence[LeafPath]) -> It
     plain = [
         pair
         for pair in pairs
-        if pair.form.stack is None
-        and pair.form.unstack is None
-        and pair.old.members != pair.new.members
+        if pair.form.stack is None and pair.form.unstack is None and pair.changes_place
     ]
     moves = dict(_moves(with_nodes(plain, tree)))
     moves |= {at: to for at, (to, _) in aside.moves.items()}

@@ -93,9 +93,12 @@ def _span(texts: Sequence[str]) -> str:
 
 
 def families_of(leaves: Mapping[LeafPath, LeafSpec]) -> list[Family]:
-    """The families of a tree: by the first number of the paths that several leaves of one shape differ in."""
+    """The families of a tree: by the first number of the paths that several leaves of one shape differ in.
+
+    Leaves without an array, such as None, are in none.
+    """
     found: list[tuple[Members, tuple[str, ...], LeafPath, LeafSpec]] = []
-    left = dict(leaves)
+    left = {path: spec for path, spec in leaves.items() if spec.has_array}
     most = max((len(_numbers(path)) for path in leaves), default=0)
     for column in range(most):
         groups: dict[object, dict[str, LeafPath]] = {}
@@ -118,6 +121,15 @@ def families_of(leaves: Mapping[LeafPath, LeafSpec]) -> list[Family]:
     return [
         Family(members, numbers, template, spec, _meaning(template, members[0], orders))
         for members, numbers, template, spec in found
+    ]
+
+
+def bare_leaves(leaves: Mapping[LeafPath, LeafSpec]) -> list[Family]:
+    """Each leaf without an array, as a family of its own."""
+    return [
+        Family((path,), (), path, spec, meaning_of(words_of(path)))
+        for path, spec in leaves.items()
+        if not spec.has_array
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
+from surgery_cli.matching.containers import differing
 from surgery_cli.matching.families import Family
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec, TreeSpec, nodes_above
@@ -70,6 +71,23 @@ def open_between(made: TreeSpec, wanted: TreeSpec) -> list[Open]:
             )
             found.append(Open(path, what, "b", (path,), rule))
     return found
+
+
+def open_containers(made: TreeSpec, wanted: TreeSpec, leaves: Iterable[LeafPath]) -> list[Open]:
+    """Lists that are dicts in the other tree, and dicts that are lists, above these of its leaves."""
+    return [
+        Open(
+            node,
+            "is a dict, and a list in B"
+            if operation == "to-list"
+            else "is a list, and a dict in B",
+            "b",
+            (node,),
+            _exists(node, is_there=False),
+        )
+        for operation, nodes in differing(made, wanted, leaves).items()
+        for node in nodes
+    ]
 
 
 def _exists(path: LeafPath, *, is_there: bool) -> dict[str, Any]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
 
 import msgspec
 
 from surgery_cli.matching.contents import Holdings
-from surgery_cli.matching.families import Family, families_of
+from surgery_cli.matching.families import Family, bare_leaves, families_of
 from surgery_cli.matching.forms import forms
 from surgery_cli.matching.fused import Fusion, fusions, with_parts
-from surgery_cli.matching.pairs import RANKS, SAME, Certainty, Leaves, Pair, likeliest
+from surgery_cli.matching.pairs import RANKS, SAME, Certainty, Leaves, Pair, likeliest, moved_pair
 from surgery_cli.matching.resized import resized
 from surgery_cli.matching.same_values import same_values
+from surgery_cli.matching.structures import sort_of
+from surgery_cli.matching.subtrees import Former, Moved, moved_subtrees
 from surgery_cli.tree.paths import LeafPath
 
 _TIED: Final = f"{SAME}, as those of another pair: tied"
@@ -34,30 +36,86 @@ class Pairing(msgspec.Struct, frozen=True):
     """Leaves of the new tree that are put together last; pairs are of their parts."""
 
 
-def paired(old: Leaves, new: Leaves, holdings: Holdings | None = None) -> Pairing:
+_Moves: TypeAlias = Mapping[LeafPath, tuple[LeafPath, Moved]]
+"""Where leaves stand that moved with a subtree, and which."""
+
+
+def paired(
+    old: Leaves,
+    new: Leaves,
+    holdings: Holdings | None = None,
+    former: Former = (),
+    *,
+    in_place: bool = False,
+) -> Pairing:
     """Which leaves of one tree are which of the other; ``holdings``: of both, where values are to tell.
 
-    Fused leaves are taken apart first, unless some of their parts find no counterpart.
+    Fused leaves are taken apart first, unless some of their parts find no counterpart. ``former`` says where leaves
+    of the old tree stood before earlier edits. ``in_place``: what both trees have in one place has no pair, and is
+    none of another. Leaves without an array, such as None, are paired where their whole subtree is.
     """
-    olds, news = families_of(old), families_of(new)
+    moves = _moves(old, moved_subtrees(old, new, former))
+    left = [
+        {path: spec for path, spec in one.items() if not (in_place and _is_in_place(path, *both))}
+        for one, both in ((old, (old, new)), (new, (new, old)))
+    ]
+    olds, news = map(families_of, left)
+    bare = [*_with_subtrees(bare_leaves(left[0]), bare_leaves(left[1]), moves, None)]
     splits = fusions(olds, news, holdings, is_old=True)
     joins = fusions(news, olds, holdings, is_old=False)
     while True:
-        found = _paired(with_parts(olds, splits), with_parts(news, joins), holdings)
+        found = _paired(with_parts(olds, splits), with_parts(news, joins), holdings, moves)
         here = {path for pair in found.pairs for path in pair.old.members}
         there = {path for pair in found.pairs for path in pair.new.members}
         whole_splits = [one for one in splits if one.leaves <= here]
         whole_joins = [one for one in joins if one.leaves <= there]
         if (whole_splits, whole_joins) == (splits, joins):
-            return msgspec.structs.replace(found, splits=splits, joins=joins)
+            pairs = [*found.pairs, *bare]
+            return msgspec.structs.replace(found, pairs=pairs, splits=splits, joins=joins)
         splits, joins = whole_splits, whole_joins
 
 
-def _paired(old: list[Family], new: list[Family], holdings: Holdings | None) -> Pairing:
+def _is_in_place(path: LeafPath, own: Leaves, other: Leaves) -> bool:
+    return path in other and sort_of(own[path]) == sort_of(other[path])
+
+
+def _moves(old: Leaves, moved: Sequence[Moved]) -> _Moves:
+    nodes = {one.old: one for one in moved}
+    found: dict[LeafPath, tuple[LeafPath, Moved]] = {}
+    for path in old if nodes else ():
+        for depth in range(1, len(path) + 1):
+            one = nodes.get(LeafPath(path[:depth]))
+            if one is not None:
+                found[path] = one.new / path[depth:], one
+    return found
+
+
+def _with_subtrees(
+    olds: Sequence[Family], news: Sequence[Family], moves: _Moves, holdings: Holdings | None
+) -> Iterator[Pair]:
+    """The pairs of leaves whose subtrees moved, whole families where they did."""
+    goals = {family.members: family for family in news}
+    goals |= {one.members: one for family in news for one in family.single()}
+    for family in olds if moves else ():
+        own = {moves[path][1].why for path in family.members if path in moves}
+        is_one = len(own) == 1 and moves.keys() >= set(family.members)
+        whole = tuple(moves[path][0] for path in family.members) if is_one else ()
+        for one in [family] if whole in goals else family.single():
+            if one.members[0] not in moves:
+                continue
+            new = goals.get(tuple(moves[path][0] for path in one.members))
+            if new is not None:
+                moved = moves[one.members[0]][1]
+                yield moved_pair(one, new, moved.certainty, moved.why, holdings)
+
+
+def _paired(
+    old: list[Family], new: list[Family], holdings: Holdings | None, moves: _Moves
+) -> Pairing:
     """The pairs of families: first what is sure by its values, then what names and shapes make likely.
 
-    Each time whole families of layers, and then their members one by one; between them what is the same but for the
-    length of an axis.
+    Whole subtrees tell more than names, and less than names with values. Each time whole families of layers, and then
+    their members one by one; between them what is the same but for the length of an axis.
     """
     left = _Left(old, new)
     ways = ((False, False), (False, True), (True, False), (True, True))
@@ -65,8 +123,12 @@ def _paired(old: list[Family], new: list[Family], holdings: Holdings | None) -> 
         left.pair(holdings, parts, Certainty.SURE)
     if holdings is not None:
         left.take(list(resized(left.old, left.new, holdings)))
+    else:
+        left.take([*_with_subtrees(left.old, left.new, moves, None)])
     for parts in ways:
         left.pair(holdings, parts, Certainty.LIKELY)
+    moved = _with_subtrees(left.old, left.new, moves, holdings)
+    left.take([pair for pair in moved if pair.certainty is not Certainty.GUESS])
     if holdings is None:
         return Pairing(left.pairs, [], [], left.last_guesses())
     copies = _tied(old, left.new, holdings, lambda pair: pair.new)

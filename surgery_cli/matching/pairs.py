@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
@@ -9,6 +10,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from surgery_cli.matching.arrangements import Arrangement
 from surgery_cli.matching.assignment import Match, assigned
 from surgery_cli.matching.candidates import Candidates
 from surgery_cli.matching.contents import Holdings, can_be
@@ -56,6 +58,8 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     why: tuple[str, ...]
     is_other: bool = False
     """True if both have values, and they differ."""
+    is_of_subtree: bool = False
+    """True if they moved with a subtree, or by the record: names need not say the same."""
 
     @property
     def means_one_thing(self) -> bool:
@@ -69,14 +73,39 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
         return form == Form(form.arrangement) and form.arrangement.is_identity and not self.casts
 
     @property
+    def changes_place(self) -> bool:
+        """True if a rename moves it: not where a list stands for a dict whose keys are numbers."""
+        both = zip(self.old.members, self.new.members, strict=False)
+        count = len(self.old.members), len(self.new.members)
+        return count[0] != count[1] or any(old.spelling != new.spelling for old, new in both)
+
+    @property
     def widens(self) -> bool:
         """True if the new dtype has more bits: then it is taken first, else last."""
-        return item_bytes(self.new.spec.dtype) > item_bytes(self.old.spec.dtype)
+        return self.casts and item_bytes(self.new.spec.dtype) > item_bytes(self.old.spec.dtype)
 
     @property
     def casts(self) -> bool:
         """True if the dtypes differ."""
         return self.old.spec.dtype != self.new.spec.dtype
+
+
+def moved_pair(
+    old: Family, new: Family, certainty: Certainty, why: str, holdings: Holdings | None
+) -> Pair:
+    """The pair of leaves of two subtrees that are one, as they stand there; what values say of it, if there are any."""
+    form, said = Form(Arrangement()), [why]
+    pair = Pair(old=old, new=new, form=form, certainty=certainty, why=(why,), is_of_subtree=True)
+    if not old.spec.has_array:
+        return pair
+    if not can_be(old.spec, new.spec):
+        said.append(f"{old.spec.dtype} there, {new.spec.dtype} here")
+        return msgspec.structs.replace(pair, certainty=Certainty.LIKELY, why=tuple(said))
+    if holdings is None:
+        return pair
+    match = Match(old, new, (form,), likeness=1.0, margin=math.inf, is_only=False)
+    judged = _by_values(match, holdings, form, certainty, said)
+    return msgspec.structs.replace(judged, is_of_subtree=True)
 
 
 def _evidence(holdings: Holdings | None) -> Callable[[Family, Family], float]:

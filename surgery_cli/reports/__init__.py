@@ -4,7 +4,6 @@ from surgery_cli.document import SCHEMA_VERSION, Document, Failure, as_builtins
 from surgery_cli.proof.surgery_json import Assumed, ChangedLeaf, CheckedRule
 from surgery_cli.reports.checkpoints import (
     FileList,
-    Finding,
     Inspection,
     LeafRow,
     OptimizerState,
@@ -19,6 +18,7 @@ from surgery_cli.reports.differences import Change, Difference
 from surgery_cli.reports.edits import EditLine, InversePlan, Judgement, Preview, Report
 from surgery_cli.reports.examination import Examination, ExaminedPlace
 from surgery_cli.reports.exports import Exported, ExportedFile
+from surgery_cli.reports.findings import Finding
 from surgery_cli.reports.history import History, HistoryEntry
 from surgery_cli.reports.layout import HostReads, ReadLeaf, Resharded
 from surgery_cli.reports.rescue import Rescued, SavedRow

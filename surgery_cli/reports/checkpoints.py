@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from surgery_cli.document import Case, Noted, Suite
 from surgery_cli.proof.statistics import LeafStatistics
+from surgery_cli.reports.findings import Finding, case_of
 from surgery_cli.reports.layout import HostReads
 from surgery_cli.words.notes import Note
 
@@ -97,37 +96,6 @@ class Inspection(Noted, kw_only=True, frozen=True):
     """What the hosts of a mesh would read, with ``--layout``."""
 
 
-class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that ``verify`` found: a damaged leaf, or a disagreement with what it was held against."""
-
-    path: str
-    what: str
-    here: str = ""
-    there: str = ""
-    detail: str = ""
-    """What is wrong, in words, where no two sides disagree."""
-    effect: str = ""
-    """What Orbax's restore makes of it, where the tree was held against a training script."""
-    leaves: int = 1
-    """How many leaves are concerned; a subtree is one finding."""
-    twins: list[str] = []
-    """Nodes of the optimizer state with the same fault, which follow the edit."""
-    edits: list[dict[str, Any]] = []
-    """Edits of a plan that mend it, tried out on the metadata."""
-    fix: str = ""
-
-
-def _case_of(finding: Finding) -> Case:
-    sides = ((side, text) for side, text in (("here", finding.here), ("there", finding.there)))
-    said = (finding.detail, finding.effect, finding.fix)
-    return Case(
-        name=finding.path or ".",
-        outcome="failed",
-        what=finding.what,
-        details=[*(f"{side} {text}" for side, text in sides if text), *filter(None, said)],
-    )
-
-
 class Sampled(msgspec.Struct, kw_only=True, frozen=True):
     """What a sample of ``verify`` read. Nothing is said of the rest."""
 
@@ -190,7 +158,7 @@ class Verdict(Noted, kw_only=True, frozen=True):
         return self.unchecked if self.sample is None else self.sample.leaves_without_digest
 
     def suite(self) -> Suite:
-        found = [_case_of(finding) for finding in self.findings]
+        found = [case_of(finding) for finding in self.findings]
         known = {case.name for case in found}
         agree = (name for name in (*self.agreeing, *self.files_agreeing) if name not in known)
         cases = [*found, *(Case(name=name or ".") for name in agree)]

@@ -21,7 +21,8 @@ class Mend(msgspec.Struct, frozen=True, kw_only=True):
     """One finding: what is wrong, the breaches of which it consists, and the edits that would mend it.
 
     ``twins`` are nodes of the optimizer state that have the same fault and follow the edit. ``nodes`` are those that
-    get another name, twins included. ``advice`` is for what no edit can mend, or what else would.
+    get another name, twins included. ``advice`` is for what no edit can mend, or what else would. Where something is
+    taken for what stands elsewhere, ``certainty`` and ``why`` say how sure that is.
     """
 
     path: LeafPath
@@ -34,6 +35,8 @@ class Mend(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[LeafPath, ...] = ()
     edits: tuple[Edit, ...] = ()
     advice: str = ""
+    certainty: str = ""
+    why: tuple[str, ...] = ()
 
     @property
     def leaves(self) -> int:

@@ -53,14 +53,19 @@ def _explaining(
     side, opposite = (
         (breach.stored, "missing") if breach.what == "extra" else (breach.wanted, "extra")
     )
-    own, in_optimizer = _shapes(side), any(breach.path.is_below(state) for state in states)
+    own, in_optimizer = _shapes(side), _has_state(breach.path, states)
     found = []
     for other in others:
         there = other.wanted if opposite == "missing" else other.stored
-        is_same = in_optimizer == any(other.path.is_below(state) for state in states)
+        is_same = in_optimizer == _has_state(other.path, states)
         if other.what == opposite and is_same and own & _shapes(there):
             found.append(other.path)
     return found
+
+
+def _has_state(path: LeafPath, states: Collection[LeafPath]) -> bool:
+    """True for a part of the optimizer state, and for what holds one."""
+    return any(path.is_below(state) or state.is_below(path) for state in states)
 
 
 def _shapes(side: Subtree | None) -> set[tuple[tuple[int, ...], str]]:

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
+from surgery_cli.matching.structures import DIGITS, numbered
 from surgery_cli.script.contract import RAISES, Breach, specs_below
 from surgery_cli.script.findings import Edit, Mend, Slots
-from surgery_cli.script.numbered_series import DIGITS, numbered
 from surgery_cli.script.renamed_subtrees import Moves
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, TreeSpec

@@ -6,11 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from surgery_cli.matching.subtrees import Former
 from surgery_cli.script.contract import Breach, specs_below
 from surgery_cli.script.contract import breaches as breaches_of
 from surgery_cli.script.findings import Mend, Slots
 from surgery_cli.script.remedies import ANOTHER_OPTIMIZER, FRESH, remedy
-from surgery_cli.script.renamed_subtrees import Former, Moves, moves_among
+from surgery_cli.script.renamed_subtrees import Moves, Reasons, moves_among
 from surgery_cli.script.renames import (
     STRUCTURAL,
     after_renames,
@@ -52,13 +53,15 @@ def mends(
         first, after, slots = boxed(boxes, breaches, stored, slots_here)
         left = breaches_of(after, wanted)
         return [first, *mends(left, after, wanted, slots, slots_there, former)]
-    moves = moves_among(breaches, stored, wanted, former)
+    moves, reasons = moves_among(stored, wanted, former)
     plain = {old: new for old, new in moves.items() if is_plain(new, stored)}
     params = {old: new for old, new in plain.items() if old not in twins_of(plain, slots_here)}
     found: list[Mend] = []
     left = list(breaches)
     for series in grouped(params):
-        found.append(renamed(series, plain, left, slots_here, stored, wanted))
+        found.append(
+            _told(renamed(series, plain, left, slots_here, stored, wanted), series, reasons)
+        )
         done = {id(b) for b in found[-1].breaches}
         left = [b for b in left if id(b) not in done]
     if found and any(b.what == "container" for b in left):
@@ -68,13 +71,21 @@ def mends(
     structural = {old: new for old, new in moves.items() if old not in plain}
     every = [*slots_here.values(), *slots_there.values()]
     states = {slot.whole_state for slot in every if slot.in_optimizer}
-    others = _restructured(structural, left)
+    others = _restructured(structural, left, reasons)
     done = {id(b) for mend in others for b in mend.breaches}
     left = [b for b in left if id(b) not in done]
     others += _with_twins(left, stored, slots_here, slots_there, states)
     order = {id(b): number for number, b in enumerate(breaches)}
     found += sorted(others, key=lambda mend: min(order[id(b)] for b in mend.breaches))
     return [_with_what_is_new(mend, moves, states) for mend in found]
+
+
+def _told(mend: Mend, moves: Moves, reasons: Reasons) -> Mend:
+    """The finding with how sure it is, and why."""
+    first, *others = (reasons[node] for node in moves)
+    for other in others:
+        first = first.beside(other)
+    return msgspec.structs.replace(mend, certainty=first.certainty, why=first.why)
 
 
 def _with_what_is_new(mend: Mend, moves: Moves, states: Collection[LeafPath]) -> Mend:
@@ -108,7 +119,7 @@ def _with_what_is_new(mend: Mend, moves: Moves, states: Collection[LeafPath]) ->
 # --- other orders of a chain, layers that were wrapped -------------------------------------------------------
 
 
-def _restructured(moves: Moves, breaches: Sequence[Breach]) -> list[Mend]:
+def _restructured(moves: Moves, breaches: Sequence[Breach], reasons: Reasons) -> list[Mend]:
     """One finding for each part of the tree whose nodes must change places."""
     found = []
     for top in dict.fromkeys(old[:1] for old in moves):
@@ -117,17 +128,16 @@ def _restructured(moves: Moves, breaches: Sequence[Breach]) -> list[Mend]:
         if not parts:
             continue
         edits = exchange(own, parts)
-        found.append(
-            Mend(
-                path=parts[0].path if len(parts) == 1 else LeafPath(top),
-                what="moved",
-                here=listed(own, 4),
-                there=listed(own.values(), 4),
-                effect=parts[0].effect,
-                breaches=parts,
-                edits=edits,
-            )
+        mend = Mend(
+            path=parts[0].path if len(parts) == 1 else LeafPath(top),
+            what="moved",
+            here=listed(own, 4),
+            there=listed(own.values(), 4),
+            effect=parts[0].effect,
+            breaches=parts,
+            edits=edits,
         )
+        found.append(_told(mend, own, reasons))
     return found
 
 

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from surgery_cli.draft.slots import Slot
+from surgery_cli.matching.pairs import Certainty
 from surgery_cli.script.contract import RAISES, Breach, Subtree, leaf_breach
 from surgery_cli.script.findings import Edit, Mend, Slots
 from surgery_cli.script.renamed_subtrees import Moves
@@ -98,6 +99,8 @@ def boxed(
         twins=tuple(dict.fromkeys(slots[path].node for path in boxes if path not in params)),
         edits=(_rebox(params, stored),),
         advice=_KEEP_BOX if is_boxed else _UNBOX,
+        certainty=Certainty.SURE,
+        why=("the same leaf stands in the same place, in a box or not",),
     )
     return mend, *after_renames(params, stored, slots)
 
@@ -168,4 +171,6 @@ def unwrapped(wrapping: Wrapping, breaches: Sequence[Breach], left: Sequence[Bre
         effect=RAISES,
         breaches=tuple(parts),
         edits=({"op": "rename", "at": at, "to": to},),
+        certainty=Certainty.SURE,
+        why=("the keys of the one root stand below one key of the other, and none beside it",),
     )

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from surgery_cli import reports
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import PlanError, SurgeryError
+from surgery_cli.matching.containers import differing
 from surgery_cli.matching.contents import Holdings
 from surgery_cli.matching.edits import Step, edits_of
-from surgery_cli.matching.gaps import open_between
+from surgery_cli.matching.gaps import open_between, open_containers
 from surgery_cli.matching.pairing import paired
 from surgery_cli.matching.trial import paired_by_values
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.planning import plan_from_document
 from surgery_cli.resolution import resolve
 from surgery_cli.salvage.glance import opened
+from surgery_cli.script.former_paths import former_paths
 from surgery_cli.script.user_code import Say
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store.filesystem.listing import reads
@@ -60,7 +62,7 @@ def derive(
     checkpoint = opened(a, step=step, item=item)
     wanted = _from_script(like_init, checkpoint, say) if like_init else _from_checkpoint(str(b))
     here, there = _params(checkpoint.tree), _params(wanted.tree)
-    holdings = None
+    holdings, former = None, former_paths(checkpoint)
     said = "not read"
     both_opened = [checkpoint, *([wanted.checkpoint] if wanted.checkpoint else [])]
     with as_opened(*both_opened):
@@ -73,18 +75,17 @@ def derive(
                 limit,
                 Meter(listener, "comparing", total),
             )
-            by_values = (paired if values else paired_by_values)(here, there, both)
+            by_values = (paired if values else paired_by_values)(here, there, both, former)
             said = "nothing in common" if by_values is None else "compared"
             holdings = None if by_values is None else both
             read = both
         else:
             by_values = read = None
-        found = by_values or paired(here, there)
-    steps = edits_of(found, checkpoint.tree)
-    made, notes = _made(checkpoint, steps)
+        found = by_values or paired(here, there, former=former)
+    steps, made, notes = _steps(checkpoint, edits_of(found, checkpoint.tree), wanted.tree, there)
     if holdings is None:
         notes += untold(found.pairs)
-    left = open_between(made, wanted.tree)
+    left = [*open_between(made, wanted.tree), *open_containers(made, wanted.tree, there)]
     return derivation_of(
         checkpoint, here, wanted, found, steps, left, said, read.read_bytes if read else 0, notes
     )
@@ -106,17 +107,33 @@ def _from_script(text: str, checkpoint: Checkpoint, say: Say) -> Wanted:
 
 
 def _params(tree: TreeSpec) -> dict[LeafPath, LeafSpec]:
-    """The leaves that are paired: all but optimizer state, which follows its params."""
+    """The leaves that are paired, and what is empty beside them: all but optimizer state, which follows its params."""
     slots = survey(tree).slots
     states = {slot.whole_state for slot in slots.values() if slot.in_optimizer}
     return {
         path: spec
         for path, spec in tree.items()
-        if spec.has_array
-        and spec.kind is not LeafKind.NO_TARGET
+        if (spec.has_array or spec.kind is LeafKind.EMPTY)
         and path not in slots
         and not any(path.is_below(state) for state in states)
     }
+
+
+def _steps(
+    checkpoint: Checkpoint,
+    steps: list[Step],
+    wanted: TreeSpec,
+    leaves: Collection[LeafPath],
+) -> tuple[list[Step], TreeSpec, list[Note]]:
+    """The edits, with those that make lists where ``wanted`` has them above ``leaves``, and the tree that they make."""
+    made, notes = _made(checkpoint, steps)
+    for operation in ("to-dict", "to-list"):  # what is below a list becomes a dict with it
+        nodes = differing(made, wanted, leaves).get(operation, ())
+        if nodes and not notes:
+            at = [node.exact_pattern for node in nodes]
+            steps = [*steps, Step({"op": operation, "at": at if len(at) > 1 else at[0]})]
+            made, notes = _made(checkpoint, steps)
+    return steps, made, notes
 
 
 def _made(checkpoint: Checkpoint, steps: Sequence[Step]) -> tuple[TreeSpec, list[Note]]:

@@ -107,9 +107,7 @@ def _is_rotary(pair: Pair) -> bool:
 
 def _is_told(pair: Pair) -> bool:
     """False for what is on both sides the same, place and type, and nothing speaks against it."""
-    return (
-        pair.old.members != pair.new.members or bool(pair.form.text) or pair.casts or pair.is_other
-    )
+    return pair.changes_place or bool(pair.form.text) or pair.casts or pair.is_other
 
 
 def _row(pair: Pair) -> reports.PairRow:

@@ -10,6 +10,7 @@ import msgspec
 from surgery_cli import reports
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import ContractError, Problem, SurgeryError
+from surgery_cli.matching.subtrees import Former
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.planning import Plan, plan_from_document
 from surgery_cli.planning.command_line import command_text
@@ -19,7 +20,6 @@ from surgery_cli.script.findings import Edit, Mend, Slots
 from surgery_cli.script.former_paths import former_paths
 from surgery_cli.script.function import Say, Script, read_script
 from surgery_cli.script.items import aligned
-from surgery_cli.script.renamed_subtrees import Former
 from surgery_cli.script.repairs import mends
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.tree.specs import TreeSpec
@@ -150,6 +150,8 @@ def _finding(mend: Mend) -> reports.Finding:
         leaves=mend.leaves,
         twins=[str(twin) for twin in mend.twins],
         edits=list(mend.edits),
+        certainty=mend.certainty,
+        why=list(mend.why),
         fix=mend.advice,
     )
 
@@ -200,7 +202,7 @@ def refuse_breaches(held: Held, script: Script) -> None:
         problems.append(
             Problem(
                 f"'{finding.path or '.'}' would not fit '{script.name}': {finding.what}",
-                why=f"{sides}; {finding.effect}",
+                why="; ".join(filter(None, (sides, finding.effect, finding.sureness))),
                 fix=_led(finding, f"add to the plan: `{_flow(finding.edits)}`").fix,
                 path=finding.path,
             )

@@ -458,3 +458,73 @@ def test_a_stack_in_an_order_that_nothing_explains_is_a_gap_with_its_path_and_wh
     assert "layers_{0..3}/w" in gaps[side, "layers/w"]
     assert "stack on axis 0" in gaps[side, "layers/w"] or "unstack axis 0" in gaps[side, "layers/w"]
     assert "layers in every order" in gaps[side, "layers/w"]
+
+
+def test_a_renamed_subtree_goes_as_a_whole_with_what_is_empty_in_it(surgery, tmp_path):
+    """No name says the same, and no value is: of its structure there is no other."""
+    layer = drawn({"w": (3, 4), "v": (3, 4)})
+    a, b = tmp_path / "a", tmp_path / "b"
+    other = drawn({"k": (4, 4)}, 1)
+    ocp.PyTreeCheckpointer().save(a, {"params": {"a": {**layer, "none": None}, "o": other}})
+    trained = {name: 3 * values for name, values in layer.items()}
+    ocp.PyTreeCheckpointer().save(b, {"params": {"x": {**trained, "none": None}, "o": other}})
+    derived, result = applied(surgery, tmp_path / "plans", a, b, "--no-values")
+    assert (derived.code, result.code) == (0, 0), derived.err + result.err
+    assert "at: params/a\n    to: params/x" in derived.out
+    assert (
+        "likely: params/a/w → params/x/w: no other on either side has its structure" in derived.out
+    )
+    assert surgery("diff", tmp_path / "plans" / "new", b, "--structure").code == 0
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["to a list", "to a dict"])
+def test_a_list_is_made_where_there_is_one_and_a_dict_where_there_is_none(surgery, tmp_path, back):
+    """They print alike, and a restore takes neither for the other."""
+    layers = [drawn({"w": (3, 4), "b": (4,)}, seed) for seed in range(3)]
+    both = {
+        "head": drawn({"k": (2, 2)}, 9),
+        "outer": {"x": {"0": {"e": drawn({"w": (5, 5)})["w"]}}},
+    }
+    sides = tmp_path / "one", tmp_path / "two"
+    ocp.PyTreeCheckpointer().save(
+        sides[0], {"params": {**both, **{f"l{n}": one for n, one in enumerate(layers)}}}
+    )
+    ocp.PyTreeCheckpointer().save(sides[1], {"params": {**both, "l": [*layers]}})
+    a, b = sides[:: -1 if back else 1]
+    derived, result = applied(surgery, tmp_path / "plans", a, b)
+    assert (derived.code, result.code) == (0, 0), derived.err + result.err
+    assert surgery("diff", tmp_path / "plans" / "new", b).code == 0
+
+
+def test_a_list_that_is_a_dict_in_b_under_the_same_name_is_made_one(surgery, tmp_path):
+    layers = [drawn({"w": (3, 4), "b": (4,)}, seed) for seed in range(2)]
+    a, b = tmp_path / "a", tmp_path / "b"
+    ocp.PyTreeCheckpointer().save(a, {"params": {"l": [*layers]}})
+    ocp.PyTreeCheckpointer().save(b, {"params": {"l": dict(zip("01", layers, strict=True))}})
+    for here, there, operation in ((a, b, "to-dict"), (b, a, "to-list")):
+        derived, result = applied(surgery, tmp_path / operation, here, there)
+        assert (derived.code, result.code) == (0, 0), derived.err + result.err
+        assert f"op: {operation}" in derived.out
+        assert surgery("diff", tmp_path / operation / "new", there).code == 0
+
+
+def test_leaves_without_elements_are_paired(surgery, tmp_path):
+    empty = np.zeros((0, 4), np.float32)
+    save_file({"m.a.w": drawn({"w": (3, 4)})["w"], "m.a.z": empty}, tmp_path / "a.safetensors")
+    save_file({"n.b.w": drawn({"w": (3, 4)})["w"], "n.b.z": empty}, tmp_path / "b.safetensors")
+    derived, result = applied(
+        surgery, tmp_path / "plans", tmp_path / "a.safetensors", tmp_path / "b.safetensors"
+    )
+    assert (derived.code, result.code) == (0, 0), derived.err + result.err
+    assert surgery("diff", tmp_path / "plans" / "new", tmp_path / "b.safetensors").code == 0
+
+
+def test_the_record_of_earlier_edits_tells_equal_layers_apart(surgery, tmp_path):
+    layer = drawn({"w": (4, 4), "b": (4,)})
+    a = tmp_path / "a"
+    ocp.PyTreeCheckpointer().save(a, {"params": {"a": layer, "b": layer}})
+    moves = ["--move", "params/a=params/y", "--move", "params/b=params/x"]
+    assert surgery("rename", a, tmp_path / "new", *moves).code == 0
+    derived = surgery("derive", tmp_path / "new", a, "--no-values")
+    assert "sure: params/x/w → params/b/w: the record says that it stood there" in derived.out
+    assert "sure: params/y/w → params/a/w: the record says that it stood there" in derived.out

@@ -256,8 +256,25 @@ def test_a_renamed_layer_is_one_finding_with_the_command_that_mends_it(surgery, 
         "leaves": 6,
         "twins": ["opt_state/0/mu/Dense_1", "opt_state/0/nu/Dense_1"],
         "edits": [{"op": "rename", "at": "params/Dense_1", "to": "params/head"}],
+        "certainty": "likely",
+        "why": ["the only one left of its structure (2 leaves) below 'params'"],
         "fix": f"`surgery rename {sample} DST params/Dense_1 --to params/head`",
     }
+
+
+def test_what_is_taken_for_something_else_says_how_sure_that_is_and_why(surgery, sample, script):
+    for name in MENDED:
+        found = surgery("verify", sample, "--like-init", script(name), "--json")
+        for row in found.document["findings"]:
+            is_pair = row["what"] in ("renamed", "moved", "boxed")
+            assert (row.get("certainty") in ("sure", "likely")) == is_pair, (name, row)
+            assert bool(row.get("why")) == is_pair
+    shown = surgery("verify", sample, "--like-init", script("other_head")).out
+    assert "likely: the only one left of its structure (2 leaves) below 'params'" in shown
+    refused = surgery(
+        "rescale", sample, "DST", "params/Conv_0", "--by", "2", "--like-init", script("other_head")
+    )
+    assert "likely: the only one left" in refused.err
 
 
 @pytest.mark.parametrize("name", MENDED)

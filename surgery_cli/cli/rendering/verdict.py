@@ -103,7 +103,8 @@ def _outcome(document: Verdict, *, strict: bool) -> str:
 
 def _said(finding: Finding) -> Hashable:
     """What findings of one series have in common: not the two sides, which may be digests."""
-    return (finding.what, finding.effect, finding.leaves, tuple(finding.twins), finding.fix)
+    said = (finding.effect, finding.sureness, finding.fix)
+    return (finding.what, finding.leaves, tuple(finding.twins), said)
 
 
 def _render_finding(one: Series, page: Page) -> None:
@@ -118,8 +119,8 @@ def _render_finding(one: Series, page: Page) -> None:
             page.line(said if is_of_all else f"the first: {said}", indent=2)
     if first.effect:
         page.line(_effect_text(first), indent=2)
-    if first.fix:
-        page.line(first.fix, indent=2)
+    for said in filter(None, (first.sureness, first.fix)):
+        page.line(said, indent=2)
 
 
 def _effect_text(finding: Finding) -> str:
