@@ -38,6 +38,11 @@ class Dare(Thinning, tag="dare", kw_only=True, frozen=True):
         "- op: dare\n  at: params\n  with: [runs/other, runs/third]\n  density: 0.5\n"
     )
 
+    nothing_left: ClassVar[str] = "chance leaves little or nothing of what was learnt"
+
+    def left_of(self, size: int, density: float) -> int:
+        return round(density * size)
+
     @property
     def elects(self) -> bool:
         return self.consensus == "ties"

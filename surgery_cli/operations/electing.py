@@ -15,7 +15,14 @@ from surgery_cli.draft.kernels.mask import Masked
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Scene
-from surgery_cli.operations.layered import Layered, all_numbers, by_layer, check_layered
+from surgery_cli.operations.layered import (
+    Layered,
+    all_numbers,
+    by_layer,
+    check_layered,
+    shown_layered,
+)
+from surgery_cli.operations.members import MOST_NAMED
 from surgery_cli.operations.merging import (
     MergeLeaf,
     Merging,
@@ -27,6 +34,10 @@ from surgery_cli.operations.merging import (
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
+from surgery_cli.words.lists import quoted
+from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
+from surgery_cli.words.series import folded
 
 
 class Thinning(Merging, kw_only=True, frozen=True):
@@ -64,8 +75,32 @@ class Thinning(Merging, kw_only=True, frozen=True):
         """What leaves a share of a difference, that of the member of this place in `with`."""
         raise NotImplementedError
 
+    def left_of(self, size: int, density: float) -> int:
+        """How many elements are left of so many, on average where chance decides."""
+        return size - round((1 - density) * size)
+
     def member_weights(self) -> tuple[Layered, ...]:
         return self.weights
+
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        after = super().rewrite(draft, scene)
+        selected = scene.select(self, draft)
+        named = [path for path in selected if after.leaves[path] is not draft.leaves[path]]
+        density = by_layer(self.density, selected, "density") if named else None
+        sizes = {path: draft.leaves[path].spec.size for path in named}
+        empty = [p for p, n in sizes.items() if n and density and not self.left_of(n, density(p))]
+        if not empty:
+            return after
+        said = worded("{density: {}} rounds to none of their elements", shown_layered(self.density))
+        shown = quoted(folded(map(str, empty)), MOST_NAMED)
+        return after.noting(
+            Consequence(
+                DocsPage.TIES,
+                f"of {shown}, {self.nothing_left}: {said}",
+            )
+        )
+
+    nothing_left: ClassVar[str] = "nothing is left of what was learnt"
 
     def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
         check_layered(self.density, "density", 0.0, 1.0, open_low=True)

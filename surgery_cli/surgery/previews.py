@@ -46,6 +46,7 @@ from surgery_cli.surgery.notes import (
 from surgery_cli.surgery.planned_memory import decoding_notes
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.repeated_draws import repeated_draws
+from surgery_cli.surgery.repeated_loras import repeated_loras
 from surgery_cli.surgery.requests import minutes, requests_of_run
 from surgery_cli.surgery.same_run import same_run_notes
 from surgery_cli.surgery.space import is_all_copied
@@ -186,6 +187,7 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
         *draft.notes,
         *warnings_said(draft.checks),
         *repeated_draws(checkpoint, draft),
+        *repeated_loras(checkpoint, draft),
         *unread_notes(plans),
         *dead_notes(prepared.references, prepared.compact),
         *memory_notes(prepared.needs, options.memory_bytes),

@@ -55,6 +55,7 @@ class DocsPage(StrEnum):
     STACK = "docs/operations.md#stack"
     SWA = "docs/operations.md#swa"
     TAKEN_FOR_GRANTED = "docs/optimizers.md#what-is-taken-for-granted"
+    TIES = "docs/operations.md#ties"
     TO_LIST = "docs/operations.md#to-list"
     UNMERGE_LORA = "docs/operations.md#unmerge-lora"
     VERIFIED = "docs/what-a-green-light-means.md#verified-after-an-edit"

@@ -473,3 +473,42 @@ def test_a_lora_that_is_kept_is_said_to_act_twice(surgery, tmp_path):
     assert result.code == 0, result.err
     assert "a model with it adds it twice" in result.out
     assert restored(tmp_path / "new")["params"]["Dense_0"].keys() == {"kernel", "lora_a", "lora_b"}
+
+
+def test_a_lora_that_is_in_the_kernels_already_is_noted(surgery, tmp_path):
+    """In one plan, and in two runs, by the record; not once it was taken out again, and not of another LoRA."""
+    folder = FIXTURES / "lora"
+    words = [*peft_words(folder / "adapter"), "--missing", "skip"]
+
+    def said(source, op="merge-lora", target=None, more=words):
+        result = surgery(
+            op,
+            source,
+            target or tmp_path / "DST",
+            NAMES[0],
+            *more,
+            *([] if target else ["--dry-run"]),
+        )
+        assert result.code == 0, result.err
+        return [line for line in (result.out + result.err).splitlines() if "is merged into" in line]
+
+    once, out = tmp_path / "once", tmp_path / "out"
+    assert not said(folder / "base.safetensors", target=once)
+    (note,) = said(once)
+    assert "by an earlier run, too, as the record says" in note
+    assert "layers.{0,1}.down.weight" in note
+    other = [*peft_words(FIXTURES / "patterns/adapter"), "--missing", "skip"]
+    assert not said(once, more=other)
+    assert not said(once, "unmerge-lora", target=out)
+    assert not said(out)
+    edit = {
+        "op": "merge-lora", "at": NAMES[0], "with": str(folder / "adapter"), "layout": "peft", "missing": "skip",
+        "a": words[3], "b": words[5],
+    }  # fmt: skip
+    plan = tmp_path / "twice.json"
+    plan.write_text(json.dumps({"edits": [edit, edit]}))
+    both = surgery("plan", folder / "base.safetensors", plan, "--json").document["notes"]
+    assert [note for note in both if note.endswith("twice in this plan")]
+    plan.write_text(json.dumps({"edits": [edit, {**edit, "op": "unmerge-lora"}, edit]}))
+    both = surgery("plan", folder / "base.safetensors", plan, "--json").document["notes"]
+    assert not [note for note in both if "is merged into" in note]

@@ -339,28 +339,94 @@ def test_model_stock_stays_where_fine_tunes_point_away_from_each_other(apart: fl
 
 
 MERGES: list[Any] = [
+    Average(at="params", with_="a"),
+    Average(at="params", with_="a", weights=(1.0, 0.0)),
     Interpolate(at="params", with_="a", t=0.4),
+    Interpolate(at="params", with_="a", t=0.0),
     Interpolate(at="params", with_="a", t=0.4, method="slerp"),
+    Interpolate(at="params", with_="a", t=0.4, method="nuslerp"),
     TaskArithmetic(at="params", with_="a"),
     Ties(at="params", with_="a", density=0.5),
+    Ties(at="params", with_="a", density=0.01),
     Ties(at="params", with_="a", density=1.0),
+    Dare(at="params", with_="a", density=0.5),
+    Dare(at="params", with_="a", density=0.001),
     Dare(at="params", with_="a", density=0.5, consensus="ties"),
     Breadcrumbs(at="params", with_="a", density=0.5),
+    Breadcrumbs(at="params", with_="a", density=1.0),
+    Breadcrumbs(at="params", with_="a", density=0.001, consensus="ties"),
     KarcherMean(at="params", with_="a"),
+    ModelStockMerge(at="params", with_=("a", "b")),
 ]
+
+
+def test_every_merge_is_tried_with_what_is_no_number() -> None:
+    of_runs = ("ema", "swa")
+    assert {edit.name for edit in MERGES} == {*NAMES} - {*of_runs}
+    for edit in (Ema(at="params", steps="100..300", decay=0.8), Swa(at="params", steps="100..300")):
+        leaves, scene, draft = run_of([100, 200, 300], 300)
+        leaves[0][3, 4] = np.nan
+        assert np.isnan(over_steps(edit, scene, draft, leaves[2])[3, 4])
 
 
 @pytest.mark.parametrize("edit", MERGES, ids=lambda edit: edit.name)
 @pytest.mark.parametrize("hole", [np.nan, np.inf])
-def test_what_is_no_number_is_not_lost(edit: Any, hole: float) -> None:
-    """It comes out, or the merge is refused; it never becomes a number."""
-    base, tune = models(1)
-    tune[3, 4] = hole
+@pytest.mark.parametrize("is_own", [False, True])
+def test_what_is_no_number_is_not_lost(edit: Any, hole: float, is_own: bool) -> None:
+    """In whichever member it stands, it comes out, or the merge is refused; it never becomes a number.
+
+    But for an infinite difference that `breadcrumbs` leaves out as one of the largest, which is what it is for.
+    """
+    leaves = models(len((edit.with_,) if isinstance(edit.with_, str) else edit.with_))
+    leaves[0 if is_own else 1][3, 4] = hole
     try:
-        found = merged(edit, [base, tune])
+        found = merged(edit, leaves)
     except ValueRefusal:
         return
-    assert not np.isfinite(found[3, 4]) or edit.name in ("dare", "breadcrumbs")
+    is_left_out = edit.name == "breadcrumbs" and hole == np.inf and not is_own
+    assert is_left_out or not np.isfinite(found[3, 4])
+
+
+KEPT_BY_MERGEKIT = [
+    (1, 0.01, 0, 1),
+    (2, 0.2, 0, 1),
+    (2, 0.75, 2, 1),
+    (5, 0.5, 3, 2),
+    (10, 0.25, 2, 2),
+    (100, 0.29, 29, 28),
+    (120, 0.2, 24, 24),
+    (199, 0.995, 198, 198),
+]
+"""Elements, density, what is left here, and of it by `mergekit.sparsify.magnitude` (mergekit 0.1, see `ties`)."""
+
+
+@pytest.mark.parametrize(("size", "density", "left", "by_mergekit"), KEPT_BY_MERGEKIT)
+def test_ties_leaves_the_nearest_number_of_elements(
+    size: int, density: float, left: int, by_mergekit: int
+) -> None:
+    tune = np.arange(1, size + 1, dtype=np.float32)
+    found = merged(Ties(at="params", with_="a", density=density), [np.zeros_like(tune), tune])
+    assert (found != 0).sum() == left
+    assert abs(left - density * size) <= 0.5 + 1e-9
+    assert abs(left - by_mergekit) <= 1
+
+
+@pytest.mark.parametrize("kind", [Ties, Dare, Breadcrumbs])
+def test_a_density_that_leaves_nothing_of_a_leaf_says_so_grouped(kind: Any) -> None:
+    leaves = {f"params/l_{n}/b": np.ones(2, np.float32) for n in range(9)}
+    leaves |= {"params/w": np.ones((8, 8), np.float32), "params/z": np.ones((0, 2), np.float32)}
+    other = {path: 2 * leaf for path, leaf in leaves.items()}
+    scene, draft = scene_of(leaves, {"a": other}), draft_of(leaves)
+
+    def notes(**fields: Any) -> list[str]:
+        after = kind(at="params", with_="a", **fields).rewrite(draft, scene)
+        return [str(note) for note in after.notes if "rounds to none" in str(note)]
+
+    (note,) = notes(density=0.2)
+    assert note.startswith("of 'params/l_{0..8}/b', ")
+    assert "`density: 0.2` rounds to none of their elements" in note
+    assert not notes(density=0.5, except_="params/l_*")
+    assert not notes(density=1.0)
 
 
 def run_of(steps: list[int], last: int) -> tuple[list[Any], Any, Any]:

@@ -24,7 +24,8 @@ class Difference(Kernel, frozen=True, tag="difference"):
 class DropRandom(Kernel, frozen=True, tag="drop_random"):
     """Each element times ``1 / density`` with the probability ``density``, else 0.
 
-    Which ones goes by (seed, member, path, place) only, so that each member loses others.
+    What is no finite number stays: dropped, it would be lost without a word. Which ones go hangs on (seed, member,
+    path, place) only, so that each member loses others.
 
     Source: Yu et al., Language Models are Super Mario.
     """
@@ -38,7 +39,8 @@ class DropRandom(Kernel, frozen=True, tag="drop_random"):
         drawn = kit.draw("uniform", int.from_bytes(digest[:8], "big"), at)
 
         def kept(x: Any) -> Any:
-            return kit.xp.where(drawn < self.density, x / self.density, 0.0)
+            is_kept = (drawn < self.density) | ~kit.xp.isfinite(x)
+            return kit.xp.where(is_kept, x / self.density, 0.0)
 
         return kit.cast(kit.in_float64(blocks[0], kept), at.output.dtype)
 
