@@ -46,7 +46,7 @@ class Parts:
                 slice(at.start + inner.start, at.start + inner.stop)
                 for at, inner in zip(own, window, strict=True)
             )
-        return self._source.read(leaf, own)
+        return self.read(leaf, own)  # which may be a part itself
 
 
 class Side(NamedTuple):
@@ -73,7 +73,7 @@ class Holdings:
         )
         self._limit = limit_bytes
         self._meter = meter or Meter(None, "", 0)
-        self._known: dict[tuple[bool, LeafPath, str], Contents] = {}
+        self._known: dict[tuple[bool, LeafPath], dict[str, Contents]] = {}
 
     @property
     def read_bytes(self) -> int:
@@ -81,8 +81,9 @@ class Holdings:
         return self._old.counted.read_bytes + self._new.counted.read_bytes
 
     def add(self, part: LeafPath, spec: LeafSpec, place: Place, *, is_old: bool) -> None:
-        """Let a part of a leaf be read like a leaf."""
+        """Let a part of a leaf be read like a leaf; what another part of that name held is forgotten."""
         side = self._old if is_old else self._new
+        self._known.pop((is_old, part), None)
         side.tree[part] = spec
         side.source.places[part] = place
 
@@ -229,11 +230,11 @@ class Holdings:
         return [contents_of([values], dtype).total for values in places]
 
     def _contents(self, side: Side, path: LeafPath, dtype: str) -> Contents:
-        key = (side is self._old, path, dtype)
-        if key not in self._known:
-            self._known[key] = contents_of(self._blocks(side, path), dtype)
+        known = self._known.setdefault((side is self._old, path), {})
+        if dtype not in known:
+            known[dtype] = contents_of(self._blocks(side, path), dtype)
             self._meter.advance(side.tree[path].bytes, str(path))
-        return self._known[key]
+        return known[dtype]
 
     def _blocks(self, side: Side, path: LeafPath) -> Iterator[Values]:
         spec = side.tree[path]

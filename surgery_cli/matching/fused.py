@@ -30,6 +30,8 @@ class Fusion(NamedTuple):
     sizes: tuple[int, ...]
     is_sure: bool
     """True if the values of every part are those of its counterpart."""
+    has_axis: bool = False
+    """True if it has more axes than its counterparts, but for that of layers: perhaps one for the parts."""
 
     @property
     def leaves(self) -> set[LeafPath]:
@@ -49,17 +51,73 @@ class Fusion(NamedTuple):
 def fusions(
     here: Sequence[Family], there: Sequence[Family], holdings: Holdings | None, *, is_old: bool
 ) -> list[Fusion]:
-    """The families of the one side that the other has in parts; ``is_old``: the one is the old tree."""
+    """The families of the one side that the other has in parts; ``is_old``: the one is the old tree.
+
+    Where the kernel of a layer is cut, its bias is, too: the axis that values prove for the one is that of the other.
+    """
     likeness = Likeness([family.meaning for family in (*here, *there)])
-    found = []
+    layers: dict[object, list[list[Fusion]]] = {}
     for whole in here:
         concept = next((word for word in FUSED if word in whole.meaning.words), None)
         if concept is None or any(concept in one.meaning.words for one in there):
             continue
         parts = _counterparts(whole, concept, there, likeness)
         if parts is not None:
-            found += _cut(whole, concept, parts, holdings, is_old=is_old)
+            ways = list(_ways(whole, concept, parts))
+            if holdings is not None:
+                ways = [_tried(way, parts, holdings, is_old=is_old) for way in ways]
+            layers.setdefault((whole.meaning.words, whole.numbers), []).append(ways)
+    found = []
+    for leaves in layers.values():
+        for fusion in _of_one_layer(leaves):
+            if holdings is not None:  # each way has its windows under the same names
+                _add(fusion, holdings, is_old=is_old)
+            found.append(fusion)
     return found
+
+
+def _add(fusion: Fusion, holdings: Holdings, *, is_old: bool) -> None:
+    specs = {path: part.spec for part in fusion.parts for path in part.members}
+    for path, leaf, window in fusion.windows():
+        holdings.add(path, specs[path], (leaf, window), is_old=is_old)
+
+
+def _tried(fusion: Fusion, parts: Sequence[Family], holdings: Holdings, *, is_old: bool) -> Fusion:
+    """The fusion, sure if the values of its parts are those of their counterparts."""
+    _add(fusion, holdings, is_old=is_old)
+    pairs = zip(fusion.parts, parts, strict=True)
+    agree = all(holdings.agree(*((a, b) if is_old else (b, a))) for a, b in pairs)
+    return fusion._replace(is_sure=agree)
+
+
+def _of_one_layer(leaves: Sequence[Sequence[Fusion]]) -> Iterator[Fusion]:
+    """The fusion of each leaf of a layer: along what values prove for one of them, else along the outputs by custom."""
+    every = [ways for ways in leaves if ways]
+    kernel = max(every, key=lambda ways: len(ways[0].whole.spec.shape), default=())
+    is_first = any(ways[0].whole.meaning.last == "weight" for ways in every)
+
+    def place(one: Fusion) -> int:
+        """Which axis it is, counted from the side on which a kernel and its bias have the same ones."""
+        return one.axis if is_first else one.axis - len(one.whole.spec.shape)
+
+    sure = [next((way for way in ways if way.is_sure), None) for ways in every]
+    places = {place(one) for one in sure if one is not None}
+    if not places:
+        custom = _customary(kernel) if kernel else None
+        places = {place(way) for way in kernel if way.axis == custom}
+    for proved, ways in zip(sure, every, strict=True):
+        fitting = [way for way in ways if {place(way)} == places]
+        yield from fitting[:1] if proved is None else [proved]
+
+
+def _customary(ways: Sequence[Fusion]) -> int:
+    """An axis of their own, one place for each part, where only one can be that; else the axis of the outputs."""
+    one = ways[0]
+    shape = one.whole.spec.shape
+    own = [way.axis for way in ways if shape[way.axis] == len(one.parts)]
+    if one.has_axis and len(own) == 1:
+        return own[0]
+    return 0 if one.whole.meaning.last == "weight" else len(shape) - 1
 
 
 def _counterparts(
@@ -97,30 +155,12 @@ def _renamed(whole: Family, concept: str, part: str) -> Family:
     return msgspec.structs.replace(whole, meaning=meaning)
 
 
-def _cut(
-    whole: Family,
-    concept: str,
-    parts: Sequence[Family],
-    holdings: Holdings | None,
-    *,
-    is_old: bool,
-) -> list[Fusion]:
-    """The fusion along the axis where values say that it is; else along that of the outputs, by custom."""
-    ways = list(_ways(whole, concept, parts))
-    for fusion in ways if holdings is not None else ():
-        assert holdings is not None
-        specs = {path: part.spec for part in fusion.parts for path in part.members}
-        for path, leaf, window in fusion.windows():
-            holdings.add(path, specs[path], (leaf, window), is_old=is_old)
-        pairs = zip(fusion.parts, parts, strict=True)
-        if all(holdings.agree(*((a, b) if is_old else (b, a))) for a, b in pairs):
-            return [fusion._replace(is_sure=True)]
-    outputs = 0 if whole.meaning.last == "weight" else len(whole.spec.shape) - 1
-    return [fusion for fusion in ways if fusion.axis == outputs][:1]
-
-
 def _ways(whole: Family, concept: str, parts: Sequence[Family]) -> Iterator[Fusion]:
     shape = whole.spec.shape
+    layers = (len(whole.members) < len(parts[0].members)) - (
+        len(whole.members) > len(parts[0].members)
+    )
+    has_axis = len(shape) - layers > max(len(part.spec.shape) for part in parts)
     for axis, size in enumerate(shape):
         shares = [size * part.size for part in parts]
         if any(share % whole.size for share in shares):
@@ -132,7 +172,7 @@ def _ways(whole: Family, concept: str, parts: Sequence[Family]) -> Iterator[Fusi
             )
             for name, one in zip(FUSED[concept], sizes, strict=True)
         )
-        yield Fusion(whole, cut, axis, sizes, is_sure=False)
+        yield Fusion(whole, cut, axis, sizes, is_sure=False, has_axis=has_axis)
 
 
 def _part(whole: Family, suffix: str, shape: Shape) -> Family:

@@ -15,26 +15,23 @@ def in_order(
 ) -> tuple[Family, Family, Form] | None:
     """The families, the numbered one in the order of the other's places, and the form in which they are the same."""
     dtype = new.spec.dtype
-    for axis in dict.fromkeys(way.stack for way in ways if way.stack is not None):
-        order = _order(
-            [holdings.of_old(path, dtype).total for path in old.members],
-            holdings.totals_along(new, axis, dtype, is_old=False),
+    is_stacked = any(way.stack is not None for way in ways)
+    whole, parts = (new, old) if is_stacked else (old, new)
+    axes = [way.stack if is_stacked else way.unstack for way in ways]
+    for axis in dict.fromkeys(axis for axis in axes if axis is not None):
+        held = (
+            holdings.of_old(path, dtype) if is_stacked else holdings.of_new(path)
+            for path in parts.members
         )
+        places = holdings.totals_along(whole, axis, dtype, is_old=not is_stacked)
+        order = _order([one.total for one in held], places)
         if order is not None:
-            numbered = old.in_order(order)
-            fitting = holdings.fitting(numbered, new, [way for way in ways if way.stack == axis])
+            numbered = parts.in_order(order)
+            pair = (numbered, whole) if is_stacked else (whole, numbered)
+            own = [way for way, along in zip(ways, axes, strict=True) if along == axis]
+            fitting = holdings.fitting(*pair, own)
             if fitting:
-                return numbered, new, fitting[0]
-    for axis in dict.fromkeys(way.unstack for way in ways if way.unstack is not None):
-        order = _order(
-            [holdings.of_new(path).total for path in new.members],
-            holdings.totals_along(old, axis, dtype, is_old=True),
-        )
-        if order is not None:
-            numbered = new.in_order(order)
-            fitting = holdings.fitting(old, numbered, [way for way in ways if way.unstack == axis])
-            if fitting:
-                return old, numbered, fitting[0]
+                return *pair, fitting[0]
     return None
 
 

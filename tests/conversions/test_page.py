@@ -63,3 +63,13 @@ def test_what_the_page_writes_computes_what_transformers_does(tmp_path, monkeypa
     with ocp.StandardCheckpointer() as checkpointer:
         params = checkpointer.restore(tmp_path / "NEW", target)
     assert abs(jax.jit(Qwen().apply)(params, tokens) - np.asarray(logits)).max() < 1e-4
+    with ocp.StandardCheckpointer() as checkpointer:
+        fused = checkpointer.restore(tmp_path / "FUSED")["params"]["layers_1"]
+    parted, half = params["params"]["layers_1"], SIZES.head_dim // 2
+    neighbours = np.arange(SIZES.head_dim).reshape(2, half).T.reshape(-1)
+    for name, axis in (("kernel", 1), ("bias", 0)):
+        q, k, v = (np.asarray(parted["attention"][part][name]) for part in "qkv")
+        wanted = np.concatenate([q[..., neighbours], k[..., neighbours], v], axis)
+        np.testing.assert_array_equal(fused["attention"]["qkv"][name], wanted)
+    both = [np.asarray(parted["mlp"][part]["kernel"]) for part in ("gate", "up")]
+    np.testing.assert_array_equal(fused["mlp"]["gate_up"]["kernel"], np.stack(both, 1))
