@@ -23,6 +23,12 @@ from surgery_cli.words.advice import Text, worded
 ARRAYS: Final = (LeafKind.ARRAY, LeafKind.NUMPY)
 """The kinds of leaves that have axes of their own."""
 
+_LEFT_OUT: Final = worded("leave it out with {except}, or name the leaves more closely")
+_AS_ARRAY: Final = worded(
+    "leave it out with {except}; or make it an array first, in a plan: `delete` it, and `add` it {with} the checkpoint"
+    " itself and {kind: array}"
+)
+
 
 class ShapeEdit(LeafOperation):
     """Same path, perhaps another shape. Subclasses give ``map`` and the effect."""
@@ -40,7 +46,7 @@ class ShapeEdit(LeafOperation):
             raise PlanError(
                 f"{self.name} does not apply to {spec.type_text}",
                 why="it is about the axes of arrays",
-                fix=worded("leave it out with {except}, or name the leaves more closely"),
+                fix=_AS_ARRAY if spec.kind is LeafKind.SCALAR else _LEFT_OUT,
             )
         return self.map(spec).output(spec)
 

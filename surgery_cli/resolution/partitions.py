@@ -94,6 +94,13 @@ def _checked(text: str, partition: Partition, mesh: Mesh) -> Partition:
     return partition
 
 
+_OF_JAX: Final = "name arrays; `surgery inspect` lists the leaves with their kinds"
+_OF_NUMPY: Final = worded(
+    "name arrays of JAX; of NumPy's {chunk_bytes} says how they are stored, and the target of your restore how they are"
+    " split"
+)
+
+
 def _named(text: str, draft: Draft, taken: Collection[LeafPath]) -> Iterator[LeafPath]:
     """The leaves that a pattern names and no earlier one does.
 
@@ -108,10 +115,11 @@ def _named(text: str, draft: Draft, taken: Collection[LeafPath]) -> Iterator[Lea
         raise PlanError(no_match(pattern, draft.texts, draft.tree.nodes, "spec"))
     arrays = [path for path in found if is_spread(draft.leaves[path].spec)]
     if not arrays:
+        is_numpy = any(draft.leaves[path].spec.kind is LeafKind.NUMPY for path in found)
         raise PlanError(
             f"'{text}' names nothing that is split over devices",
             why=f"it names {quoted(map(str, found), 4)}, and only arrays of JAX are",
-            fix="name arrays; `surgery inspect` lists the leaves with their kinds",
+            fix=_OF_NUMPY if is_numpy else _OF_JAX,
             field="spec",
         )
     left = [path for path in arrays if path not in taken]

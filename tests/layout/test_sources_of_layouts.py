@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 import tensorstore as ts
 from jax.sharding import PartitionSpec as P
@@ -144,6 +145,16 @@ def test_what_jax_would_refuse_or_says_nothing_is_refused(
         reshard(source, tmp_path / "target", **request_)
     assert said in str(caught.value)
     assert not (tmp_path / "target").exists()
+
+
+def test_what_splits_no_arrays_of_numpy_says_what_does(tmp_path: Path) -> None:
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "source", {"w": np.ones((8, 4), np.float32)})
+    with pytest.raises(PlanError, match="the target of your restore") as caught:
+        reshard(tmp_path / "source", tmp_path / "no", mesh={"fsdp": 2}, spec={"w": "fsdp"})
+    assert "`chunk_bytes`" in str(caught.value)
+    report = reshard(tmp_path / "source", tmp_path / "target", chunk_bytes=64)
+    assert report.reshard is not None
 
 
 def test_a_file_without_chunks_is_refused(tmp_path: Path) -> None:

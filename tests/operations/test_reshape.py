@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
+from surgery_cli import surgery
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.reshape import Reshape
+from surgery_cli.planning import plan_from_document
 from tests.hand_built_trees import array, resolved
 from tests.operations.value_edits import edited
 
@@ -52,3 +55,31 @@ def test_heads_of_any_number_are_parted_by_one_edit():
     tree = {"query": array(8, 24), "key": array(8, 8)}
     draft = resolved(tree, Reshape(at="**", axis=1, shape=(-1, 4)))
     assert [leaf.spec.shape for leaf in draft.leaves.values()] == [(8, 6, 4), (8, 2, 4)]
+
+
+@pytest.mark.parametrize("op", ["expand", "reshape", "repeat"])
+def test_a_python_number_that_is_to_have_axes_is_made_an_array_first_as_the_refusal_says(
+    tmp_path, op
+):
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "c", {"params": {"k": 1.5, "w": np.ones(3, np.float32)}})
+    fields = {
+        "expand": {"axis": 0},
+        "reshape": {"shape": [1, 1]},
+        "repeat": {"axis": 0, "times": 2},
+    }
+    edit = {"op": op, "at": "params/k", **fields[op]}
+    with pytest.raises(PlanError) as caught:
+        surgery.plan(str(tmp_path / "c"), plan_from_document({"edits": [edit]}))
+    assert "`delete` it, and `add` it `with` the checkpoint itself and `kind: array`" in str(
+        caught.value
+    )
+    first = [
+        {"op": "delete", "at": "params/k"},
+        {"op": "add", "at": "params/k", "with": str(tmp_path / "c"), "from": "params/k", "kind": "array"},
+        {"op": "expand", "at": "params/k", "axis": 0},
+    ]  # fmt: skip
+    surgery.apply(str(tmp_path / "c"), str(tmp_path / "new"), plan_from_document({"edits": first}))
+    with ocp.StandardCheckpointer() as checkpointer:
+        back = checkpointer.restore(tmp_path / "new")["params"]["k"]
+    assert (np.asarray(back).tolist(), isinstance(back, float)) == ([1.5], False)
