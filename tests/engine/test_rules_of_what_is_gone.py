@@ -76,7 +76,7 @@ def test_lists_are_no_dicts_for_a_manifest_as_for_verify(tmp_path: Path) -> None
     with ocp.PyTreeCheckpointer() as checkpointer:
         checkpointer.save(tmp_path / "list", {"params": {"l": arrays}})
         checkpointer.save(tmp_path / "dict", {"params": {"l": {"0": arrays[0], "1": arrays[1]}}})
-        with pytest.raises(ValueError, match="structure|mismatch"):
+        with pytest.raises(ValueError, match=r"structure|mismatch"):
             checkpointer.restore(tmp_path / "dict", item={"params": {"l": arrays}})
     manifest = tmp_path / "manifest.json"
     from surgery_cli.document import json_text
