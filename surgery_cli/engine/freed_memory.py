@@ -42,16 +42,17 @@ class Heap:
         self._library: Any = None
         self._limit_bytes = 0
         self._beside = 0
-        """What the process has that does not come from here: code, stacks."""
+        """What the process has that does not come from here: code, stacks. 0 until it has to be known."""
         self._unchecked = 0
 
     def allow(self, limit_bytes: int) -> None:
-        """From now on values may take so much."""
+        """From now on values may take so much.
+
+        Nothing goes back yet: in a process with a large heap that takes longer than a small edit.
+        """
         self._library = _glibc()
-        if self._library is not None:
-            with self._lock:
-                self._limit_bytes = limit_bytes
-                self._give_back()
+        with self._lock:
+            self._limit_bytes, self._beside = limit_bytes, 0
 
     def make_room(self, count: int) -> None:
         """So many bytes are about to be asked for: what is unused goes back if it is too much by now."""
