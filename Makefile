@@ -5,8 +5,9 @@
 #   make oracle   hold what becomes of optimizer state against training itself, for every optimizer of optax (long;
 #                 ARGS="--part 1/8" tries the first eighth)
 #   make powers   try every optimizer of optax out, and write what was seen to optimizer/knowledge/measured.py
-#   make check-all  make check, then the oracle, all of that table anew, every edit in every layout of every state,
-#                   random plans, runs struck at every moment, rescues, derived plans, distributions, and the site
+#   make check-all  make check, then in full what it takes a sample of: the oracle, all of that table anew, every edit in
+#                   every layout of every state, random plans, runs struck at every moment, rescues, derived plans,
+#                   distributions, and the site
 #   make mutants  change the code in one place after the other, N times in each of some modules, and say what no test
 #                 notices (N=10 ARGS="--modules tree.paths")
 #   make plans    hold N random plans against flat NumPy (N=2000 SEED=7)
@@ -59,8 +60,8 @@ powers: $(INSTALLED)
 
 check-all: check oracle
 	@POWERS=all $(BIN)/python -m pytest tests/optimizer/test_measured_powers.py
-	@$(BIN)/python -m pytest tests/judge tests/oracle tests/optimizer/test_every_operation.py tests/store/test_resume.py tests/test_inverse_sequences.py --every-combination
-	@$(BIN)/python -m pytest tests/store/test_resume_lost.py tests/store/test_vanishing_sources.py tests/verification tests/conversions --every-combination
+	@$(BIN)/python -m pytest tests/judge tests/oracle tests/optimizer tests/test_inverse_sequences.py --every-combination
+	@$(BIN)/python -m pytest tests/operations tests/compute tests/store tests/verification tests/conversions --every-combination
 	@$(BIN)/python -m pytest tests/hosts tests/buckets/test_destinations.py tests/test_benchmarks.py --every-combination
 	@DERIVED_TREES=20000 DERIVED_PLANS=300 $(BIN)/python -m pytest tests/matching tests/cli/test_derive.py --every-combination
 	@$(BIN)/python -m pytest tests/packaging --every-combination

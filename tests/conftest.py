@@ -5,16 +5,35 @@ import os
 import signal
 import sys
 import tempfile
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
+from tests import covers
 from tests.json_schemas import documents_keep_their_schemas
 
 __all__ = ["documents_keep_their_schemas"]  # a fixture of every test
 
 DEVICES = "--xla_force_host_platform_device_count=8"
-if DEVICES not in os.environ.get("XLA_FLAGS", ""):
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {DEVICES}".strip()
+
+# Thousands of computations are compiled, most of them to run once on a few numbers: half the time goes if XLA does not
+# look for the fastest code. No value may depend on this: with --every-combination it compiles as it does for users.
+PLAIN_CODE = (
+    "--xla_backend_optimization_level=0",
+    "--xla_cpu_parallel_codegen_split_count=1",
+    "--xla_cpu_use_fusion_emitters=false",
+    "--xla_llvm_disable_expensive_passes=true",
+)
+CONSTRAINTS = Path(__file__).parents[1] / "constraints.txt"
+
+
+def flag_xla(*flags: str) -> None:
+    given = os.environ.get("XLA_FLAGS", "").split()
+    os.environ["XLA_FLAGS"] = " ".join(given + [flag for flag in flags if flag not in given])
+
+
+flag_xla(DEVICES)
 
 # The same small computations are compiled again and again: once in a session is enough, for all of its processes.
 # Name a directory in the environment to keep what was compiled for the next session.
@@ -43,14 +62,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--every-combination",
         action="store_true",
         help="all states in all layouts under all edits (tests/judge, 2 minutes), all operations on slots of every kind"
-        " (tests/optimizer/test_every_operation.py), runs struck at every moment (tests/store/test_resume.py);"
-        " not the chosen ones",
+        " (tests/optimizer/test_every_operation.py), runs struck at every moment (tests/store/test_resume.py), and"
+        " whole products where a test is marked with the cover that is enough (tests/covers.py); not the chosen ones",
     )
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("every_combination") and not any("[" in word for word in config.args):
+        covers.thin(config, items)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A flag that a release of XLA does not know ends the process, so others than the pinned one get none."""
+    config.addinivalue_line("markers", covers.MARK)
+    pinned = CONSTRAINTS.read_text("utf-8").split()
+    if not config.getoption("every_combination") and f"jaxlib=={version('jaxlib')}" in pinned:
+        flag_xla(*PLAIN_CODE)
+
+
 def pytest_collection_finish() -> None:
-    """Leave what was imported out of each look for garbage: it stays, and looking took a third of the tests' time."""
+    """Leave what was imported out of each look for garbage: it stays, and looking took a third of the tests' time.
+
+    Frozen things do not count in the share from which on Python looks at everything, which it then did all the time.
+    """
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_xdist_auto_num_workers() -> int:

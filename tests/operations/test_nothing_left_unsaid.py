@@ -1,6 +1,7 @@
 """What an edit names is edited, refused or spoken of, whatever kind of leaf it is: none stays as it was in silence."""
 
 import itertools
+from functools import cache
 from typing import Any, ClassVar
 
 import pytest
@@ -30,6 +31,7 @@ LEAVES = [
 EDITS = {name: kind for name, kind in operations().items() if issubclass(kind, LeafOperation)}
 
 
+@cache
 def _settings(op: str) -> dict[str, Any]:
     """The edit of the operation's own example, whatever it names there."""
     (edit,) = YAML(typ="safe").load(EDITS[op].example)

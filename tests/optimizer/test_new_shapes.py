@@ -199,7 +199,7 @@ def step(tx: Any, state: dict[str, Any], seed: int) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     params = state["params"]
     gradients = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), x.dtype), params)
-    updates, new = tx.update(gradients, state["opt_state"], params)
+    updates, new = jax.jit(tx.update)(gradients, state["opt_state"], params)
     return {**state, "params": optax.apply_updates(params, updates), "opt_state": new}
 
 

@@ -44,7 +44,7 @@ def _count(cut, folder):
     what, moment, name = cut
     seen = [0]
     if what == "size":
-        sys.dont_write_bytecode = True  # it would be cut off as well, and stay so for others
+        sys.dont_write_bytecode = True  # what others read of it would be cut off
         resource.setrlimit(resource.RLIMIT_FSIZE, (moment, moment))
         return seen
 

@@ -126,6 +126,7 @@ EDITS: dict[str, tuple[list[Any], Any]] = {
 }
 
 
+@pytest.mark.covers(2)
 @pytest.mark.parametrize("edit", EDITS)
 def test_a_leaf_of_many_chunks_gets_the_right_values_in_its_own_grid(
     chunked: Any, edit: str, memory_bytes: int, tmp_path: Path
@@ -164,6 +165,7 @@ def test_random_values_do_not_depend_on_blocks_or_transactions(
     assert 0.7 < found[0].std() < 1.3
 
 
+@pytest.mark.covers(2)
 @pytest.mark.parametrize("compact", ["never", "always"])
 def test_chunked_leaves_are_renamed_and_copied_as_they_are_stored(
     chunked: Any, compact: str, memory_bytes: int, tmp_path: Path
@@ -179,6 +181,7 @@ def test_chunked_leaves_are_renamed_and_copied_as_they_are_stored(
     assert _document(tmp_path / "new", "again", layout) == _document(source, "long", layout)
 
 
+@pytest.mark.covers(2)
 @pytest.mark.parametrize("donor_layout", LAYOUTS, ids=str)
 def test_a_donor_in_other_chunks_of_any_layout_is_taken_exactly(
     chunked: Any, donor_layout: tuple[bool, bool], memory_bytes: int, tmp_path: Path

@@ -1,5 +1,6 @@
 """Whatever strikes a run, the destination is absent or whole, and the source is as it was."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -57,15 +58,15 @@ def _is_whole(path: Path) -> bool:
 
 
 def _with_small_files(source: Path, destination: Path) -> subprocess.CompletedProcess[str]:
-    """A run in which no file may become larger than 2 KiB."""
-    # -B: what Python compiles would be cut off as well, and stay so for every process that comes after
-    words = ["-B", "-m", "surgery_cli", "rescale", str(source), str(destination), "w", "--by", "2"]
+    """A run in which no file may become larger than 2 KiB; the bytecode that others use would be cut off, too."""
+    words = ["-m", "surgery_cli", "rescale", str(source), str(destination), "w", "--by", "2"]
     return subprocess.run(
         ["bash", "-c", 'ulimit -f 2; exec "$@"', "-", sys.executable, *words],
         capture_output=True,
         text=True,
         check=False,
         cwd=HERE.parents[1],
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
     )
 
 

@@ -1,0 +1,59 @@
+"""The quick tier tries a sample, and `make check-all` all of it: nothing of the rest is forgotten."""
+
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.covers import covered
+
+ROOT = Path(__file__).parents[1]
+HAS_MORE = re.compile(
+    r"getoption\(\s*\"(--)?every.combination\"|^@pytest\.mark\.covers\(", re.MULTILINE
+)
+
+
+def places_with_more():
+    """What has tests that the quick tier leaves out: files, and the folders of what several share."""
+    for file in sorted((ROOT / "tests").rglob("*.py")):
+        if HAS_MORE.search(file.read_text("utf-8")) and file != ROOT / "tests" / "conftest.py":
+            yield file.parent if file.name == "conftest.py" else file
+
+
+def places_tried_in_full():
+    recipe = re.search(
+        r"^check-all:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE
+    )
+    for line in recipe[1].splitlines():
+        if "--every-combination" in line:
+            yield from (ROOT / word for word in re.findall(r"\btests/\S+", line))
+
+
+def test_check_all_tries_everything_that_has_more_combinations():
+    tried = set(places_tried_in_full())
+    assert tried
+    assert [place for place in tried if not place.exists()] == []
+    assert [
+        str(place.relative_to(ROOT))
+        for place in places_with_more()
+        if not tried & {place, *place.parents}
+    ] == []
+
+
+@pytest.mark.parametrize("axes", [(3, 4), (7, 4, 4), (5, 2, 2, 3)])
+@pytest.mark.parametrize("strength", [1, 2])
+def test_a_cover_has_every_value_or_every_pair_and_few_combinations(axes, strength):
+    points = list(itertools.product(*map(range, axes)))
+    chosen = [points[number] for number in covered(points, strength)]
+    for some in itertools.combinations(range(len(axes)), strength):
+        wanted = set(itertools.product(*(range(axes[axis]) for axis in some)))
+        assert {tuple(point[axis] for axis in some) for point in chosen} == wanted
+    largest = sorted(axes)[-strength:]
+    assert len(chosen) <= 2 * largest[0] * (largest[-1] if strength == 2 else 1)
+
+
+def test_a_product_with_gaps_is_covered_where_it_has_something():
+    points = [("a", 1), ("a", 2), ("b", 2)]
+    assert covered(points, 1) == [0, 2]
+    assert covered(points, 2) == [0, 1, 2]
