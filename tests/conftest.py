@@ -17,10 +17,10 @@ __all__ = ["documents_keep_their_schemas"]  # a fixture of every test
 
 DEVICES = "--xla_force_host_platform_device_count=8"
 
-# Thousands of computations are compiled, most of them to run once on a few numbers: half the time goes if XLA does not
-# look for the fastest code. No value may depend on this: with --every-combination it compiles as it does for users.
+# Thousands of computations are compiled, most of them to run once on a few numbers: nearly half the time goes if XLA
+# does not look for the fastest code. No bit may depend on this, as it would on a lower optimization level: with
+# --every-combination all is compiled as it is for users.
 PLAIN_CODE = (
-    "--xla_backend_optimization_level=0",
     "--xla_cpu_parallel_codegen_split_count=1",
     "--xla_cpu_use_fusion_emitters=false",
     "--xla_llvm_disable_expensive_passes=true",
