@@ -193,6 +193,7 @@ def edit_by(name: str, folder: Path) -> LeafOperation:
     return Rescale(at="params/w", by=str(folder / "factor.npy"))
 
 
+@pytest.mark.covers(1)
 @pytest.mark.parametrize(("steps", "scale"), [(1, 0.1), (4, 1e-3), (50, 0.1), (400, 10.0)])
 @pytest.mark.parametrize("name", FADING)
 def test_a_start_that_fades_is_measured_and_its_steps_are_read(

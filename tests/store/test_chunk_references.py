@@ -417,6 +417,7 @@ def _chunks_of(labels: np.ndarray, chunks: tuple[int, ...]) -> list[bytes]:
     ]
 
 
+@pytest.mark.covers(1)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=_name)
 @pytest.mark.parametrize("seed", range(3))
 def test_random_arrangements_of_random_grids_are_what_numpy_says(

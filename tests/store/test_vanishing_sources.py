@@ -75,8 +75,8 @@ USES = {
     "plan": lambda step, _: surgery.plan(step, PLAN),
     "apply": lambda step, other: surgery.apply(step, f"{other}-out", PLAN),
 }
-STRIDE = {"apply": 5, "seal": 3}
-"""Of a use that takes longest, every so manieth call; every one with ``--every-combination``."""
+STRIDE = {"apply": 13, "seal": 7}
+"""Of a use that takes longest, every so manieth call, of others every third; every one with ``--every-combination``."""
 
 
 @pytest.mark.parametrize("use", USES)
@@ -91,7 +91,7 @@ def test_what_vanishes_is_said_to_be_gone_whenever_it_goes(
     shutil.copytree(step, f"{other}-copy")
     untouched = sorted(step.rglob("*"))
     every = pytestconfig.getoption("every_combination")
-    for at in count(1, 1 if every else STRIDE.get(use, 1)):
+    for at in count(1, 1 if every else STRIDE.get(use, 3)):
         disk = Vanishing(step, tmp_path / "aside", at, what)
         monkeypatch.setattr(filesystem, "_DISK", disk)
         try:
