@@ -111,6 +111,7 @@ def test_every_merge_of_many_is_tried() -> None:
     assert many == {*MERGES, "ema", "swa"}  # which are averages over the steps of a run
 
 
+@pytest.mark.covers(1)
 @pytest.mark.parametrize("count", [10, 20])
 @pytest.mark.parametrize("merge", MERGES)
 def test_the_peak_of_a_merge_is_within_what_was_said_which_grows_little_with_the_members(
