@@ -44,8 +44,8 @@ def test_text_is_a_number_where_one_is_allowed_and_it_reads_as_one(text, value):
 
 
 def test_a_field_of_text_keeps_text_that_looks_like_a_number():
-    assert built("convert", to="8", note="1e3", where_dtype="true") == Convert(
-        to="8", note="1e3", where_dtype="true"
+    assert built("convert", to="8", note="1e3", where_dtype="bool") == Convert(
+        to="8", note="1e3", where_dtype="bool"
     )
 
 

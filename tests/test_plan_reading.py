@@ -169,13 +169,15 @@ def test_two_faults_on_one_line_are_told_apart_by_their_columns():
 
 
 @pytest.mark.parametrize("name", ["p.yaml", "p.toml", "p.json"])
-@pytest.mark.parametrize("text", ["", "  \n\n", "\ufeff"])
+@pytest.mark.parametrize("text", ["", "  \n\n", "\ufeff", "{}", "# only this\n"])
 def test_an_empty_file_is_what_a_failed_command_left(write, name, text):
+    if (name, text[:1]) in {("p.toml", "{"), ("p.json", "#")}:
+        pytest.skip("no document of that format")
     with pytest.raises(PlanError, match="it holds no plan"):
         read_plan(write(text, name), kinds=KINDS)
 
 
-@pytest.mark.parametrize("text", ["# only this\n", "edits:\n", "edits: []\n", "seed: 3\n", "{}\n"])
+@pytest.mark.parametrize("text", ["edits:\n", "edits: []\n", "seed: 3\n"])
 def test_a_plan_may_have_no_edits(text):
     assert read(text).edits == ()
 

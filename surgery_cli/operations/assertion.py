@@ -25,6 +25,26 @@ class Assertion(Operation):
     is_literal: ClassVar[bool] = True
     writes: ClassVar[bool] = False
     selects_everything_without_at: ClassVar[bool] = True
+    dtype_fields: ClassVar[tuple[str, ...]] = ("where_dtype", "dtype")
+
+    def __post_init__(self) -> None:
+        """Raise PlanError if no rule is stated, or what belongs to a rule that is not."""
+        stated = {type(rule) for rule in self.rules}
+        for kind in RULES:
+            first, *others = _fields(kind)
+            for field in others:
+                if kind not in stated and getattr(self, field.name) is not None:
+                    raise PlanError(
+                        worded("{} belongs to {}", _named(field), _named(first)),
+                        fix=worded("add {}, or take it out", _named(first)),
+                        field=field.encode_name,
+                    )
+        if not stated:
+            names = (worded("{}", _named(_fields(kind)[0])) for kind in RULES)
+            raise PlanError(
+                "`assert` states no rule",
+                fix=worded("add one or several: {}", joined(", ", names)),
+            )
 
     @property
     def rules(self) -> tuple[Rule, ...]:
@@ -49,11 +69,10 @@ class Assertion(Operation):
         """What metadata tell of each of the rules, and what is left to be judged by values.
 
         Raises:
-            PlanError: nothing is named, or the rules say nothing.
+            PlanError: nothing is named.
             SurgeryError: what leaves are compared with cannot be opened.
         """
         rules = self.rules
-        self.refuse_what_says_nothing()
         optional = self.optional or any(rule.may_name_nothing for rule in rules)
         here = self._exceptions_here(rules, draft, scene)
         edit = msgspec.structs.replace(self, optional=optional, except_=here)
@@ -100,26 +119,6 @@ class Assertion(Operation):
         if self.where_ndim not in (None, len(spec.shape) if spec.has_array else -1):
             return False
         return not self.where_dtype or has_dtype(spec, self.where_dtype)
-
-    def refuse_what_says_nothing(self) -> None:
-        """Raise PlanError if no rule is stated, or what belongs to a rule that is not."""
-        rules = self.rules
-        stated = {type(rule) for rule in rules}
-        for kind in RULES:
-            first, *others = _fields(kind)
-            for field in others:
-                if kind not in stated and getattr(self, field.name) is not None:
-                    raise PlanError(
-                        worded("{} belongs to {}", _named(field), _named(first)),
-                        fix=worded("add {}, or take it out", _named(first)),
-                        field=field.encode_name,
-                    )
-        if not rules:
-            names = (worded("{}", _named(_fields(kind)[0])) for kind in RULES)
-            raise PlanError(
-                "`assert` states no rule",
-                fix=worded("add one or several: {}", joined(", ", names)),
-            )
 
 
 def _named(field: Any) -> FieldName:

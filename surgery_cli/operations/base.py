@@ -117,6 +117,8 @@ class Operation(
     """What to do where the edit would part slots from their params, if not what is usual."""
     writes: ClassVar[bool] = True
     """False if the operation only looks: its command takes no destination (`assert`)."""
+    dtype_fields: ClassVar[tuple[str, ...]] = ("where_dtype",)
+    """Names, as in the plan, of fields that name dtypes of leaves, as `floating` and `int*` do."""
     exported_as: ClassVar[tuple[str, ...]] = ()
     """The format in which `--to` of its command writes what it makes, and fields that `output` says as well."""
     path_fields: ClassVar[tuple[str, ...]] = ()
@@ -287,10 +289,8 @@ class LeafOperation(ValueOperation):
         make = self.maker(selected, wide, scene)
         changed: dict[LeafPath, Output] = {}
         gathering = Gathering()
-        for path in selected:
+        for path in (p for p in selected if not self.leaves_alone(draft.leaves[p].spec)):
             output = draft.leaves[path]
-            if self.leaves_alone(output.spec):
-                continue
             with gathering.catching(path=str(path)):
                 seen = wide.leaves[path]
                 recipe = make(path, seen.recipe)

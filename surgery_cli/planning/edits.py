@@ -12,9 +12,11 @@ from surgery_cli.operations.base import Operation
 from surgery_cli.planning.fields import fields_of, shapes_of, takes_numbers
 from surgery_cli.planning.numbers import with_fractions
 from surgery_cli.planning.text import nearest_fix, shown
+from surgery_cli.tree.dtypes import KNOWN_DTYPES
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.nested import Position
 from surgery_cli.tree.paths import PathPattern
+from surgery_cli.tree.specs import names_dtype
 from surgery_cli.words.advice import FieldName, joined, worded
 from surgery_cli.words.tasks import recipe_for
 
@@ -74,6 +76,7 @@ def build(
         faults += _selection_faults(kind, arguments.get("at", ()), values)
     faults += _pattern_faults("at", arguments.get("at", ()))
     faults += _pattern_faults("except", arguments.get("except_", ()))
+    faults += _dtype_faults({f.name: arguments.get(f.attribute) for f in known.values()}, kind)
     if faults or unfilled:
         return None, faults
     try:
@@ -119,6 +122,9 @@ def selection_problems(edit: Operation) -> list[Problem]:
     }
     faults = _selection_faults(type(edit), edit.at, named)
     faults += _pattern_faults("at", edit.at) + _pattern_faults("except", edit.except_)
+    faults += _dtype_faults(
+        {f.name: getattr(edit, f.attribute) for f in fields_of(type(edit))}, type(edit)
+    )
     return [fault.problem for fault in faults]
 
 
@@ -136,6 +142,23 @@ def _pattern_faults(name: str, patterns: str | tuple[str, ...]) -> list[Fault]:
                 Fault(msgspec.structs.replace(p, field=name), position) for p in error.problems
             ]
     return faults
+
+
+def _dtype_faults(values: Mapping[str, Any], kind: type[Operation]) -> list[Fault]:
+    """Fields that name a dtype which no leaf can have; one that is empty or not given names none."""
+    return [
+        _fault(
+            name,
+            worded("{} names no dtype that a leaf can have", FieldName(name, wanted)),
+            nearest_fix(
+                wanted.rstrip("*"),
+                ["floating", "integer", *KNOWN_DTYPES],
+                otherwise="write `floating`, `integer`, `float32`, `bfloat16`, `int*`, …",
+            ),
+        )
+        for name in kind.dtype_fields
+        if (wanted := values.get(name)) and not names_dtype(wanted)
+    ]
 
 
 def _fault(field: str, what: str, fix: str, within: Position | None = None) -> Fault:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from surgery_cli.errors import PlanError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.planning.plan_files import file_text, format_of, parse
-from surgery_cli.planning.policies import read_policy
+from surgery_cli.planning.policies import IN_A_POLICY, read_policy
 from surgery_cli.planning.reading import read_plan
 
 
@@ -21,7 +21,7 @@ def lint(file: str) -> tuple[str, int]:
         PlanError: everything that is wrong with it: keys, values, patterns, variables that nothing uses.
     """
     value = _value(path_at(file))
-    if value is None:
+    if not value and not isinstance(value, list):
         raise PlanError(
             "it holds neither a plan nor a policy",
             why="nothing stands in it",
@@ -32,7 +32,18 @@ def lint(file: str) -> tuple[str, int]:
         read_policy(file, is_linted=True)
         rules = value["rules"] if isinstance(value, dict) else value
         return "policy", len(rules) if isinstance(rules, list) else 0
+    if isinstance(value, dict) and "check" in value and not value.keys() & _DONE_BY_PLANS:
+        raise PlanError(
+            "`check` stands alone: `surgery check` takes a policy, and this is a plan that only copies",
+            fix=f"for a policy {IN_A_POLICY}; for a plan add `edits: []`",
+            file=file,
+            field="check",
+        )
     return "plan", len(read_plan(file, is_linted=True).origins)
+
+
+_DONE_BY_PLANS: Final = frozenset({"edits", "output", "reshard"})
+"""Keys of a plan that say what is done."""
 
 
 def _value(path: Path) -> Any:

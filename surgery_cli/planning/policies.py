@@ -10,7 +10,7 @@ from typing import Any, Final, TextIO, get_args
 import msgspec
 
 from surgery_cli.draft.check import InPolicy, Severity
-from surgery_cli.errors import PlanError, Problem, SurgeryError
+from surgery_cli.errors import PlanError, Problem
 from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.operations.assertion import Assert, Assertion
@@ -27,6 +27,9 @@ OWN_KEYS: Final = ("id", "severity", "message")
 _TOP_LEVEL: Final = ("rules", "vars", "$schema")
 _SEVERITIES: Final = get_args(Severity)
 _EXAMPLE: Final = "`rules:`, then `- {id: no-nan, at: params, finite: true}`"
+
+
+IN_A_POLICY: Final = "write `rules:` in place of `check:`, which is how a plan says it"
 
 
 def rule_keys() -> list[str]:
@@ -93,7 +96,9 @@ def _as_mapping(text: PlanText) -> PlanText:
         raise PlanError(
             "it holds no policy",
             why="a policy is a list of rules, or a mapping of `rules` and `vars`",
-            fix=f"begin with {_EXAMPLE}",
+            fix=IN_A_POLICY
+            if isinstance(text.value, dict) and "check" in text.value
+            else f"begin with {_EXAMPLE}",
             file=text.file or None,
         )
     return text
@@ -169,15 +174,13 @@ def _read_rule(place: Place, number: int, values: Any) -> tuple[PolicyRule | Non
             problems.append(place.within(key).problem(what, fix=fix, field=key))
     own, wrong = _own(place, values)
     fields = {key: value for key, value in values.items() if key in known and key not in OWN_KEYS}
-    edit, more = built(place, Assert, fields, why=f"in rule {number}")
+    unknown = {place.within(key).position for key in values if key not in known}
+    there = place._replace(unfilled={*place.unfilled, *unknown})
+    edit, more = built(there, Assert, fields, why=f"in rule {number}")
     problems += [*wrong, *more]
     if problems or not isinstance(edit, Assertion):
         return None, problems
     origin = place.origin(number, values)
-    try:
-        edit.refuse_what_says_nothing()
-    except SurgeryError as error:
-        return None, [origin.located(problem) for problem in error.problems]
     named = InPolicy(**{"id": edit.summary, **own})
     return PolicyRule(assertion=edit, policy=named, origin=origin), []
 

@@ -64,7 +64,7 @@ def read_plan(
 
     Raises:
         PlanError: the file cannot be read, or says something that a plan cannot mean; all problems at once.
-            A text without any character of its own: what wrote it has failed. A copy without edits is `edits: []`.
+            Nothing in it, or `{}`: what wrote it may have failed. A copy without edits is `edits: []`.
     """
     if path_or_dash == "-":
         given = standard_input(stdin or sys.stdin)
@@ -77,15 +77,13 @@ def read_plan(
         directory = str(path.parent.absolute())
     if is_record(text.value):
         return _recorded(text, raw, settings, kinds or operations())
-    if not raw.strip("\ufeff \t\r\n"):
+    if text.value is None or text.value == {}:
         raise PlanError(
             "it holds no plan",
             why="nothing stands in it: the command that should have written it may have failed",
             fix="look at that command; a plan without edits, which only copies, is `edits: []`",
-            file=text.file,
+            file=text.file or None,
         )
-    if text.value is None:
-        text = msgspec.structs.replace(text, value={})
     if not isinstance(text.value, dict):
         is_list = isinstance(text.value, list)
         raise PlanError(

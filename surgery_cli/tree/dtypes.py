@@ -65,6 +65,10 @@ _ITEM_BYTES: Final = {
 }
 
 
+KNOWN_DTYPES: Final = tuple(_ITEM_BYTES)
+"""Every dtype of numbers and booleans that a leaf may have."""
+
+
 def item_bytes(dtype: str) -> int:
     """Bytes of one element in memory; sub-byte types take one byte, as in NumPy with ml_dtypes.
 

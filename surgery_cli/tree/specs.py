@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import cached_property
+from typing import Final
 
 import msgspec
 
-from surgery_cli.tree.dtypes import is_floating, is_integer, item_bytes
+from surgery_cli.tree.dtypes import KNOWN_DTYPES, is_floating, is_integer, item_bytes
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.quantities import array_text
 
@@ -110,6 +111,21 @@ def has_dtype(spec: LeafSpec, wanted: str) -> bool:
     if wanted == "integer":
         return is_integer(spec.dtype)
     return fnmatchcase(spec.dtype, wanted)
+
+
+def names_dtype(wanted: str) -> bool:
+    """True if any leaf can be of a dtype that ``wanted`` names, as `has_dtype` reads it.
+
+    >>> names_dtype("int*"), names_dtype("key<*>"), names_dtype("flaot*")
+    (True, True, False)
+    """
+    if wanted in ("floating", "integer") or wanted.startswith("key<"):
+        return True
+    return any(fnmatchcase(known, wanted) for known in (*KNOWN_DTYPES, *_KEYS))
+
+
+_KEYS: Final = tuple(f"key<{impl}>" for impl in ("threefry2x32", "rbg", "unsafe_rbg"))
+"""Typed keys of JAX's own implementations."""
 
 
 def nodes_above(leaves: Iterable[LeafPath]) -> set[LeafPath]:

@@ -186,6 +186,46 @@ def test_what_is_wrong_with_a_plan_by_itself_is_found(surgery, tmp_path, text, w
     assert (problem["what"].startswith(what), problem["line"]) == (True, line)
 
 
+@pytest.mark.parametrize(
+    ("command", "text", "what"),
+    [
+        ("plan", "edits:\n- {op: rescale, at: params, by: 2, where_dtype: bflot16}", "where_dtype"),
+        ("plan", "edits:\n- {op: cast, to: bfloat16, where_dtype: 'flaot*'}", "where_dtype"),
+        ("plan", "edits:\n- {op: assert, at: params, dtype: 'flaot*'}", "dtype"),
+        ("plan", "edits:\n- {op: assert, at: params}", "states no rule"),
+        ("plan", "edits: []\ncheck:\n- {at: params, dtype: f32}", "dtype"),
+        ("plan", "{}", "it holds "),
+        ("check", "rules:\n- {at: params, dtype: bflot16}", "`dtype: bflot16` names no dtype"),
+        ("check", "- {at: params, finite: true, where_dtype: 'key<'}", None),
+        ("check", "- {at: params, finite: true, where_dtype: 'key'}", "where_dtype"),
+        ("check", "rules:\n- {at: params}", "states no rule"),
+        ("check", "check:\n- {at: params, finite: true}", "`rules:` in place of `check:`"),
+        ("check", "{}", "it holds "),
+    ],
+)
+def test_lint_refuses_by_itself_what_the_commands_would(
+    surgery, checkpoint, tmp_path, command, text, what
+):
+    file = tmp_path / "wrong.yaml"
+    file.write_text(text + "\n")
+    alone, used = surgery("lint", file), surgery(command, checkpoint, file)
+    if what is None:  # of keys of another make nothing is known
+        assert alone.code == 0
+        return
+    assert (alone.code, used.code) == (2, 2)
+    assert what.strip("`:") in alone.err
+    assert what in used.err
+
+
+@pytest.mark.parametrize(
+    "wanted", ["floating", "integer", "bool", "int*", "*", "float8_*", "[bf]*16", "key<*>", "key*"]
+)
+def test_lint_takes_every_name_and_glob_of_dtypes(surgery, tmp_path, wanted):
+    file = tmp_path / "right.yaml"
+    file.write_text(f"edits:\n- {{op: cast, to: float32, where_dtype: '{wanted}'}}\n")
+    assert surgery("lint", file).code == 0
+
+
 def test_what_is_given_when_a_plan_is_used_is_nothing_wrong_with_it(surgery, tmp_path):
     file = tmp_path / "open.yaml"
     file.write_text(
