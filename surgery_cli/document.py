@@ -22,8 +22,8 @@ Outcome: TypeAlias = Literal["passed", "failed", "warned", "error", "skipped"]
 class Case(msgspec.Struct, kw_only=True, frozen=True):
     """One thing that a command has looked at, as programs show it that know nothing of checkpoints.
 
-    ``about`` says what was looked at, ``what`` in a line what is wrong, ``details`` all of that. ``file``, ``line`` and
-    ``column`` point into a policy or plan.
+    ``about`` says what was looked at, ``what`` in a line what is wrong, ``details`` all of that in lines: a line end
+    inside of one is part of a name. ``file``, ``line`` and ``column`` point into a policy or plan.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Failure(Document, kw_only=True, frozen=True):
                 name=problem.path or problem.file or "surgery",
                 outcome="error",
                 what=problem.what,
-                details=[line for line in (problem.why, problem.fix) if line],
+                details=[line for line in (*problem.why.split("\n"), problem.fix) if line],
                 file=problem.file,
                 line=problem.line,
                 column=problem.column,

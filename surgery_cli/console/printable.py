@@ -5,7 +5,12 @@ from __future__ import annotations
 import codecs
 import unicodedata
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from surgery_cli.document import Document, Suite
 
 LEGIBLE: Final = "surgery.legible"
 """How a stream treats what its locale cannot write: our own signs become ASCII, anything else an escape."""
@@ -63,6 +68,27 @@ def escaped(text: str) -> str:
         c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii")
         for c in text
     )
+
+
+def printable_suite(document: Document) -> Suite:
+    """The cases of a document, every text in them as it may be printed.
+
+    Formats say nothing of a document but this: what stands in a log turns no line around and is no command there.
+    """
+    suite = document.suite()
+    cases = [
+        msgspec.structs.replace(
+            case,
+            name=escaped(case.name),
+            about=escaped(case.about),
+            what=escaped(case.what),
+            details=[escaped(detail) for detail in case.details],
+            file=case.file and escaped(case.file),
+        )
+        for case in suite.cases
+    ]
+    command, subject = escaped(suite.command), escaped(suite.subject)
+    return msgspec.structs.replace(suite, command=command, subject=subject, cases=cases)
 
 
 def shown_path(path: str) -> str:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from surgery_cli.console.printable import printable_suite
 from surgery_cli.document import Case, Document
 
 _MOST: Final = 10
@@ -19,7 +20,7 @@ def text_of(document: Document) -> str:
 
     Source: https://docs.github.com/actions/reference/workflow-commands-for-github-actions
     """
-    suite = document.suite()
+    suite = printable_suite(document)
     cases = sorted(
         (case for case in suite.cases if case.outcome in _LEVELS),
         key=lambda case: list(_LEVELS).index(case.outcome),

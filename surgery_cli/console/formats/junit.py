@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from typing import Final
 from xml.etree import ElementTree as ET
 
+from surgery_cli.console.printable import printable_suite
 from surgery_cli.document import Case, Document
-
-_NO_XML: Final = re.compile("[^\\t\\n\\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 cannot hold, not even as a reference."""
 
 
 def text_of(document: Document) -> str:
@@ -17,7 +13,7 @@ def text_of(document: Document) -> str:
 
     Source: https://github.com/jenkinsci/xunit-plugin, `junit-10.xsd`
     """
-    suite = document.suite()
+    suite = printable_suite(document)
     name = f"surgery {suite.command}" if suite.command != "surgery" else "surgery"
     counts = {
         "tests": len(suite.cases),
@@ -29,7 +25,7 @@ def text_of(document: Document) -> str:
     given = {"name": name, **{key: str(count) for key, count in counts.items()}, **time}
     root = ET.Element("testsuites", given)
     found = ET.SubElement(root, "testsuite", given)
-    classname = _plain(f"{name} {suite.subject}".strip())
+    classname = f"{name} {suite.subject}".strip()
     for case in suite.cases:
         _add(found, case, classname)
     ET.indent(root)
@@ -37,9 +33,9 @@ def text_of(document: Document) -> str:
 
 
 def _add(suite: ET.Element, case: Case, classname: str) -> None:
-    found = ET.SubElement(suite, "testcase", name=_plain(case.name), classname=classname)
-    what = _plain(case.what)
-    text = _plain("\n".join((_place(case), *case.details)).strip())
+    found = ET.SubElement(suite, "testcase", name=case.name, classname=classname)
+    what = case.what
+    text = "\n".join((_place(case), *case.details)).strip()
     match case.outcome:
         case "failed":
             ET.SubElement(found, "failure", message=what, type="finding").text = text
@@ -50,15 +46,10 @@ def _add(suite: ET.Element, case: Case, classname: str) -> None:
         case "warned":
             ET.SubElement(found, "system-out").text = f"warning: {what}\n{text}"
         case "passed" if case.about:
-            ET.SubElement(found, "system-out").text = _plain(case.about)
+            ET.SubElement(found, "system-out").text = case.about
 
 
 def _place(case: Case) -> str:
     if case.file is None:
         return ""
     return f"{case.file}:{case.line}" if case.line else case.file
-
-
-def _plain(text: str) -> str:
-    """The text with what XML cannot hold escaped as Python does."""
-    return _NO_XML.sub(lambda found: ascii(found[0])[1:-1], text)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from surgery_cli.console.printable import printable_suite
 from surgery_cli.document import Case, Document, Suite
 from surgery_cli.words.quantities import counted
 
@@ -20,7 +21,7 @@ _MARKUP: Final = re.compile(r"[\\`*_{}\[\]<>()#+!|~&$@-]")
 
 def text_of(document: Document) -> str:
     """A heading, a table of cases, worst first, and how many there are of each; never more than GitHub takes."""
-    suite = document.suite()
+    suite = printable_suite(document)
     lines = list(_head(suite))
     order = list(_WORDS)
     cases = sorted(suite.cases, key=lambda case: order.index(case.outcome))
@@ -65,6 +66,4 @@ def _row(case: Case) -> str:
 
 def _plain(text: str) -> str:
     """Text in which nothing is markup, on one line."""
-    printable = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
-    escaped = _MARKUP.sub(lambda found: f"&#{ord(found[0])};", printable)
-    return escaped.replace("\n", "<br>")
+    return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", text).replace("\n", "<br>")
