@@ -45,15 +45,18 @@ def _range(numbers: Sequence[str]) -> str:
     """The numbers as a choice, three and more in a row as a range."""
     if len(numbers) == 1:
         return numbers[0]
-    if any(str(int(number)) != number for number in numbers):  # `007`
+    width = min(map(len, numbers))
+    if any(f"{int(number):0{width}}" != number for number in numbers):  # `007` and `8`
         return f"{{{','.join(numbers)}}}"
-    runs: list[list[int]] = []
-    for number in sorted(map(int, numbers)):
-        if runs and number == runs[-1][-1] + 1:
+    runs: list[list[str]] = []
+    for number in sorted(numbers, key=int):
+        # the ends of a range with zeros in front say how many digits all of its numbers have
+        is_next = runs and int(number) == int(runs[-1][-1]) + 1
+        if is_next and (width == 1 or runs[-1][0][0] != "0" or len(number) == width):
             runs[-1].append(number)
         else:
             runs.append([number])
-    shown = [f"{run[0]}..{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs]
+    shown = [f"{run[0]}..{run[-1]}" if len(run) > 2 else ",".join(run) for run in runs]
     return f"{{{','.join(shown)}}}"
 
 

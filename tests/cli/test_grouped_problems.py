@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surgery_cli.errors import PlanError, Problem, grouped
+from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.words.series import folded
 
 
@@ -47,6 +48,18 @@ def test_two_numbers_are_folded_where_every_pair_is_there(pairs):
 
 def test_numbers_with_zeros_in_front_are_listed():
     assert folded(["a_007", "a_008", "a_010"]) == ["a_{007,008,010}"]
+    assert folded(["a_07", "a_8", "a_9", "a_10"]) == ["a_{07,8,9,10}"]
+
+
+@pytest.mark.parametrize("width", [1, 2, 4])
+@pytest.mark.parametrize("step", [1, 3])
+def test_what_numbers_are_folded_to_names_them_and_no_others(width, step):
+    """Also with zeros in front: what is printed is a pattern."""
+    every = [LeafPath((f"w_{n:0{width}}",)) for n in range(130)]
+    meant = [*every[: 12 * step : step], *every[95:105]]
+    (text,) = folded(map(str, meant))
+    assert step > 1 or ".." in text
+    assert set(PathPattern(text).named({path: str(path) for path in every})) == set(meant)
 
 
 def of_leaf(path, shape="[3]", fix="add `cast: true`"):
