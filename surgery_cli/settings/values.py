@@ -18,15 +18,15 @@ def tolerance_of(text: str | float) -> float:
     """How far two numbers may be apart: `1e-5`, `1/3`.
 
     Raises:
-        ValueError: it is no number, or negative, or NaN, which would let everything through.
+        ValueError: it is no number, or negative, or NaN or infinite, which would let everything through.
     """
     try:
         number = fraction(str(text))
         number = float(text) if number is None else number
     except (ValueError, PlanError):
         number = math.nan
-    if not number >= 0:
-        raise ValueError(f"'{text}' is no number from 0 on, such as 1e-5")
+    if not 0 <= number < math.inf:
+        raise ValueError(f"'{text}' is no finite number from 0 on, such as 1e-5")
     return number
 
 

@@ -12,11 +12,13 @@ from surgery_cli import reports
 from surgery_cli.engine.bounded_reads import PairReading, pair_reading
 from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.progress import Listener, Meter
+from surgery_cli.errors import PlanError
 from surgery_cli.proof.structure import compare
 from surgery_cli.proof.values import ValueDifference, value_difference
 from surgery_cli.salvage.glance import opened
 from surgery_cli.script.user_code import Say
 from surgery_cli.settings.shared import MEMORY_BYTES
+from surgery_cli.settings.values import tolerance_of
 from surgery_cli.store.filesystem.listing import reads
 from surgery_cli.store.open.checkpoint import Checkpoint, as_opened
 from surgery_cli.surgery.leaf_names import Names, document_names, named_leaves, spellings
@@ -46,9 +48,10 @@ def diff(
     told, before values are read, what takes more memory than ``memory_bytes``, or more time.
 
     Raises:
-        PlanError: nothing stands there, or a pattern names nothing on either side.
+        PlanError: nothing stands there, a pattern names nothing on either side, or a tolerance is none.
         CheckpointError: what stands there cannot be read, or not in the memory that there is.
     """
+    _refuse_boundless(rtol=rtol, atol=atol)
     left, right = (opened(text, step=step, item=item) for text in (a, b))
     wanted = named_leaves(patterns, left.tree, right.tree)
     comparison = compare(left.tree, right.tree)
@@ -85,6 +88,14 @@ def diff(
         not_named=len(names) - len(wanted) if patterns else UNSET,
         spellings=spellings({path: names[path] for path in wanted}),
     )
+
+
+def _refuse_boundless(**tolerances: float) -> None:
+    for name, tolerance in tolerances.items():
+        try:
+            tolerance_of(tolerance)
+        except ValueError as error:
+            raise PlanError(f"`{name}`: {error}", field=name) from None
 
 
 def _others(names: Sequence[str], changed: Sequence[reports.Change]) -> list[str]:
