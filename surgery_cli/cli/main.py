@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -54,6 +56,11 @@ class Commands(TyperGroup):
     def _refuse_mistyped(self, ctx: Context, name: str) -> None:
         """Name the recipe of the task that is called so, or the closest command."""
         listing = "`surgery help` lists all of them"
+        if Path(name).exists():
+            raise PlanError(
+                f"there is no command '{name}': a place stands where the command belongs",
+                fix=f"write one before it: `{shlex.join(['surgery', 'inspect', name])}`; {listing}",
+            )
         if close := nearest(name, self.list_commands(ctx), 1):
             listing = f"did you mean `surgery {close[0]}`? {listing}"
         raise PlanError(

@@ -14,6 +14,7 @@ from surgery_cli.planning.json_text import parse_json
 from surgery_cli.planning.text import PlanText, nearest_fix, refuse_halves
 from surgery_cli.planning.toml_text import parse_toml
 from surgery_cli.planning.yaml_text import parse_yaml
+from surgery_cli.words.lists import quoted
 
 Kind: TypeAlias = Literal["plan", "policy"]
 """What a file is read as, in the words of messages."""
@@ -22,6 +23,8 @@ _ORDERS: Final[dict[Kind, str]] = {
     "plan": "`surgery plan SRC PLAN` and `surgery apply SRC DST PLAN`",
     "policy": "`surgery check CKPT POLICY`",
 }
+
+_MOST_NAMED: Final = 4
 
 
 def format_of(path: Path, kind: Kind = "plan") -> str:
@@ -57,10 +60,13 @@ def file_text(path: Path, content: Callable[[Path], bytes], kind: Kind = "plan")
         beside = (
             [f.name for f in parent.iterdir() if f.suffix in FORMATS] if parent.is_dir() else []
         )
+        in_steps = sorted(map(str, parent.glob(f"*/{path.name}")))
         raise PlanError(
             f"there is no {kind} '{path}'",
             why="" if parent.is_dir() else f"there is no directory '{parent}'",
-            fix=nearest_fix(path.name, sorted(beside), otherwise="check its name"),
+            fix=f"a run has one in each of its steps: {quoted(in_steps, _MOST_NAMED)}"
+            if in_steps
+            else nearest_fix(path.name, sorted(beside), otherwise="check its name"),
             file=str(path),
         ) from None
     except OSError as error:

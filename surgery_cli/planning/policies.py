@@ -73,7 +73,7 @@ def _filled(
 ) -> tuple[PolicyRule, ...]:
     """The rules of a policy, its variables filled in."""
     text = _as_mapping(text)
-    variables = Variables(text, settings, is_linted=is_linted)
+    variables = Variables(text, settings, is_linted=is_linted, kind="policy")
     filled = variables.filled()
     problems = list(variables.problems)
     place = Place(text, (), directory, unfilled=variables.unfilled)

@@ -23,7 +23,7 @@ def filled_options(values: Mapping[str, Any], settings: Mapping[str, str]) -> di
     Raises:
         PlanError: a variable is not set, or a setting is not used; all of them at once.
     """
-    variables = Variables(PlanText(value=values, file=""), settings, is_typed=False)
+    variables = Variables(PlanText(value=values, file=""), settings, is_typed=False, kind="command")
     filled: dict[str, Any] = variables.filled()
     if variables.problems:
         raise PlanError.of(variables.problems)
@@ -36,7 +36,7 @@ class Variables:
     ``unfilled`` are the positions of these problems: what stands there now is not what was meant. ``is_typed``: a value
     that is exactly `${name}` takes the type that YAML gives to the setting, else everything filled is text.
     ``is_linted``: what is not set may be set when the plan is used, and stays as it stands; a default that nothing uses
-    is a problem.
+    is a problem. ``kind`` is what messages call the document.
     """
 
     def __init__(
@@ -46,11 +46,13 @@ class Variables:
         *,
         is_typed: bool = True,
         is_linted: bool = False,
+        kind: str = "plan",
     ) -> None:
         self.text = text
         self.settings = settings
         self.is_typed = is_typed
         self.is_linted = is_linted
+        self.kind = kind
         self.problems: list[Problem] = []
         self.unfilled: set[Position] = set()
         self.defaults = self._defaults()
@@ -178,7 +180,7 @@ class Variables:
             if name not in self.used:
                 self._refuse(
                     ("vars", name) if name in self.defaults else (),
-                    f"nothing in the {'plan' if self.is_typed else 'command'} uses `${{{name}}}`, which"
+                    f"nothing in the {self.kind} uses `${{{name}}}`, which"
                     f" `--set {name}={self.settings[name]}` fills",
                     why=nearest_fix(name, used, otherwise=others),
                     fix="correct the name, or leave the setting out",

@@ -20,6 +20,8 @@ class HistoryEntry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True
     surgery: str
     """The version of this program that did it."""
     source: str = ""
+    address: str = ""
+    """How commands name what was edited, where that is more than ``source``: its step, its item."""
     source_fingerprint: str = ""
     donors: dict[str, str] = {}
     """Fingerprints of the other checkpoints that leaves were taken from, by their names in the plan."""

@@ -62,6 +62,7 @@ class _Past(msgspec.Struct):
     written: str = ""
     surgery: str = ""
     source: str = ""
+    address: str = ""
     source_fingerprint: str = ""
     donors: dict[str, str] = {}
     plan: dict[str, Any] = {}
@@ -104,6 +105,7 @@ def _entry(number: int, past: _Past) -> reports.HistoryEntry:
         written=past.sealed_anew or past.written,
         surgery=past.surgery,
         source=past.source,
+        address=past.address,
         source_fingerprint=past.source_fingerprint,
         donors=past.donors,
         plan=past.plan,

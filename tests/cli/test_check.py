@@ -89,6 +89,11 @@ def test_lint_counts_and_calls_things_by_their_names(surgery, policy):
     assert f"there is no policy '{missing}'" in surgery("check", one.parent, missing).err
 
 
+def test_a_setting_that_no_policy_uses_is_said_of_a_policy(surgery, checkpoint, policy):
+    ended = surgery("check", checkpoint, policy("- {at: params, finite: true}\n"), "--set", "x=1")
+    assert (ended.code, "nothing in the policy uses `${x}`" in ended.err) == (2, True)
+
+
 def test_what_only_warns_fails_nothing(surgery, checkpoint, policy):
     file = policy("- {id: calm, at: params, norm: ..10, severity: warning}\n")
     result = surgery("check", checkpoint, file)

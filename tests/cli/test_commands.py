@@ -429,6 +429,15 @@ def test_an_empty_plan_file_is_what_a_failed_command_left(surgery, checkpoint, t
     assert surgery("plan", checkpoint, tmp_path / "empty.yaml").code == 0
 
 
+def test_a_place_without_a_command_is_told_from_a_mistyped_command(surgery, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "se t").mkdir()
+    for place, shown in (("se t", "'se t'"), (tmp_path, tmp_path)):
+        ended = surgery(place)
+        assert (ended.code, f"`surgery inspect {shown}`" in ended.err) == (2, True)
+        assert "did you mean" not in ended.err
+
+
 def test_a_mistyped_command_names_the_one_that_was_meant(surgery, checkpoint):
     ended = surgery("inpsect", checkpoint)
     assert ended.code == 2

@@ -52,6 +52,19 @@ def test_every_run_is_told_with_its_source_the_latest_first(surgery, chain):
     assert undone == [f"   `surgery plan {chain[-1]} --inverse` prints the plan that undoes it"]
 
 
+def test_of_a_run_the_record_is_in_its_step_and_the_source_is_said_with_its_step(
+    surgery, tmp_path, monkeypatch
+):
+    source, run = f"{SAMPLES / 'digits_manager'}@250", tmp_path / "run"
+    assert surgery("rescale", source, run, "params/Dense_0", "--by", "2").code == 0
+    refused = surgery("apply", source, tmp_path / "new", run / "surgery.json")
+    assert (refused.code, f"'{run}/250/surgery.json'" in refused.err) == (2, True)
+    assert surgery("apply", source, tmp_path / "new", run / "250" / "surgery.json").code == 0
+    monkeypatch.chdir(tmp_path)
+    assert f"from {source}\n" in surgery("log", run).out
+    assert entries(surgery, run)[0]["address"] == source
+
+
 def test_the_plans_on_record_make_the_same_again(surgery, chain, tmp_path):
     place = chain[0]
     for n in (1, 2, 3):

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+import surgery_cli
+from surgery_cli.errors import SurgeryError
 from tests.browser.chromium import NAMES as BROWSERS
 from tests.cli.junit_schema import outcomes
 
@@ -224,6 +226,16 @@ def test_lint_takes_every_name_and_glob_of_dtypes(surgery, tmp_path, wanted):
     file = tmp_path / "right.yaml"
     file.write_text(f"edits:\n- {{op: cast, to: float32, where_dtype: '{wanted}'}}\n")
     assert surgery("lint", file).code == 0
+
+
+@pytest.mark.parametrize("name", ["rtol", "atol"])
+@pytest.mark.parametrize("value", ["inf", "Infinity", "1e400", "nan", "-1", "-inf"])
+def test_a_tolerance_that_lets_everything_through_is_refused(surgery, checkpoint, name, value):
+    a, b = f"{checkpoint}@250", f"{checkpoint}@500"
+    ended = surgery("diff", a, b, f"--{name}={value}")
+    assert (ended.code, name in ended.err, ended.out) == (2, True, "")
+    with pytest.raises(SurgeryError, match=name):
+        surgery_cli.diff(a, b, **{name: float(value)})
 
 
 def test_what_is_given_when_a_plan_is_used_is_nothing_wrong_with_it(surgery, tmp_path):

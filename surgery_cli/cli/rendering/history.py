@@ -44,7 +44,7 @@ def _render_entry(entry: HistoryEntry, document: History, page: Page) -> None:
         Cell(f"  surgery {entry.surgery}", "faint"),
     )
     if entry.kind in ("edit", "copy", "rescue"):
-        page.line(f"from {shown_path(entry.source)}", indent=3)
+        page.line(f"from {shown_path(entry.address or entry.source)}", indent=3)
         page.line(Cell(f"fingerprint {entry.source_fingerprint}", "faint"), indent=5)
     for name, fingerprint in entry.donors.items():
         place = entry.plan.get("sources", {}).get(name, name)
