@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 
 from surgery_cli.errors import Problem
+from surgery_cli.tree.listing import typed
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.words.advice import worded
@@ -58,7 +59,7 @@ def no_match(
     return Problem(
         f"'{pattern.text}' matches nothing",
         why=why,
-        fix=f"the nearest paths are {quoted((texts[text].pattern for text in close), _SHOWN_PATHS)}{layers}"
+        fix=f"the nearest paths are {quoted((typed(texts[text]) for text in close), _SHOWN_PATHS)}{layers}"
         if close
         else worded("`surgery inspect` lists the paths{}{}", more, layers),
         field=field,

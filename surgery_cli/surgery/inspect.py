@@ -29,7 +29,7 @@ from surgery_cli.surgery.leaf_names import Names, containers_of, document_names,
 from surgery_cli.surgery.look_memory import Look, Looks, planned_looks
 from surgery_cli.surgery.notes import damage_notes, inference_notes, link_notes
 from surgery_cli.tree.dtypes import is_complex, is_floating
-from surgery_cli.tree.listing import in_listed_order
+from surgery_cli.tree.listing import in_listed_order, typed
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.notes import Note, Remark
@@ -286,15 +286,13 @@ def _notes(checkpoint: Checkpoint) -> list[Note]:
 
 
 def complete_path(argument: str, prefix: str) -> list[str]:
-    """Printed paths of nodes and leaves that continue ``prefix`` by one key; empty if it cannot be opened."""
+    """Nodes and leaves that continue ``prefix`` by one key, as they are typed; empty if it cannot be opened."""
     try:
         tree = open_checkpoint(argument).tree
     except SurgeryError:
         return []
-    depth = prefix.count("/") + 1
-    found = dict.fromkeys(
-        "/".join(printed.split("/")[:depth])
-        for printed in tree.texts.values()
-        if printed.startswith(prefix)
-    )
+    found: dict[str, None] = {}
+    for path in tree:
+        ways = (typed(LeafPath(path[:depth])) for depth in range(1, len(path) + 1))
+        found.update(dict.fromkeys([way for way in ways if way.startswith(prefix)][:1]))
     return list(found)

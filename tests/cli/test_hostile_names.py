@@ -7,6 +7,9 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli.console.formats.table import FORMATS
+from surgery_cli.surgery import complete_path
+from surgery_cli.tree.listing import typed
+from surgery_cli.tree.paths import LeafPath, PathPattern
 
 KEYS = {
     "\x1b[31mred": r"\x1b[31mred",
@@ -61,3 +64,33 @@ def test_no_form_of_a_result_holds_a_name_as_it_is(
         assert "%0Abreak" not in seen
         assert "&#10;break" not in seen
         assert "<br>break" not in seen
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory):
+    """A checkpoint whose keys hold wildcards, slashes, variables and what cannot be typed."""
+    place = tmp_path_factory.mktemp("odd") / "checkpoint"
+    keys = [*KEYS, "*", "{a,b}", "${x}", "[0-9]", "a/b", "100%25", "50%", "x%2Fy", "sp ace", "w?"]
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(place, {"params": dict.fromkeys(keys, np.ones(3))})
+    return place, [LeafPath(("params", key)) for key in keys]
+
+
+def test_what_the_shell_completes_names_exactly_the_leaf(odd):
+    place, leaves = odd
+    offered = complete_path(str(place), "params/")
+    assert len(offered) == len(leaves)
+    texts = {leaf: str(leaf) for leaf in leaves}
+    named = [list(PathPattern(text).named(texts)) for text in offered]
+    assert sorted(found for (found,) in named) == sorted(leaves)
+    assert all(text.isprintable() and "${" not in text for text in offered)
+
+
+def test_the_nearest_paths_of_advice_name_a_leaf_when_they_are_typed(surgery, odd):
+    place, leaves = odd
+    texts = {leaf: str(leaf) for leaf in leaves}
+    for leaf in leaves:
+        mistyped = typed(leaf) + "x"
+        fix = surgery("inspect", place, mistyped, "--json").document["problems"][0]["fix"]
+        for text in re.findall(r"'(params/[^']+)'", fix):
+            assert len(PathPattern(text).named(texts)) == 1
