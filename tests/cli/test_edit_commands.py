@@ -219,11 +219,11 @@ def test_memory_that_is_less_than_anything_takes_is_refused(text):
 
 
 @pytest.mark.parametrize("option", ["--rtol", "--atol"])
-@pytest.mark.parametrize("text", ["nan", "-1e-6", "1/0", "much"])
+@pytest.mark.parametrize("text", ["nan", "inf", "-1e-6", "1/0", "much"])
 def test_a_tolerance_that_is_no_number_is_refused(surgery, option, text):
     code, _, error = surgery("diff", "a", "b", f"{option}={text}")
     assert code == 2
-    assert f"'{text}' is no number from 0 on" in error
+    assert f"'{text}' is no finite number from 0 on" in error
 
 
 def test_a_tolerance_may_be_a_fraction():
