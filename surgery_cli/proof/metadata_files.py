@@ -35,7 +35,7 @@ def metadata_faults(checkpoint: Checkpoint) -> list[Fault]:
 def faults_beside(checkpoint: Checkpoint, paths: Iterable[Path]) -> list[Fault]:
     """What is wrong with items that are not opened, or with files of the root."""
     location = checkpoint.location
-    place, handlers = location.step_directory or location.root, _handlers(checkpoint)
+    place, handlers = location.step_directory or location.root, handlers_of(checkpoint)
     found: list[Fault] = []
     for path in paths:
         if filesystem.is_folder(path):
@@ -47,7 +47,7 @@ def faults_beside(checkpoint: Checkpoint, paths: Iterable[Path]) -> list[Fault]:
 
 def side_items(checkpoint: Checkpoint) -> list[Path]:
     """The items that are no trees that a command could choose; an array by itself is stored like one."""
-    handlers = _handlers(checkpoint)
+    handlers = handlers_of(checkpoint)
     return [
         path
         for name, path in checkpoint.location.other_items.items()
@@ -55,7 +55,8 @@ def side_items(checkpoint: Checkpoint) -> list[Path]:
     ]
 
 
-def _handlers(checkpoint: Checkpoint) -> dict[str, str]:
+def handlers_of(checkpoint: Checkpoint) -> dict[str, str]:
+    """Which handler wrote each item of the step, where that is on record."""
     folder = checkpoint.location.folder_of_items
     recorded = None if folder is None else item_handlers(Listing.of(folder))
     return recorded if isinstance(recorded, dict) else {}

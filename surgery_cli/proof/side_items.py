@@ -19,6 +19,7 @@ from surgery_cli.store.filesystem.listing import COMMIT_MARK
 from surgery_cli.store.filesystem.protocol import Entry
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.open.item import PytreeItem
+from surgery_cli.store.orbax.per_leaf import PerLeafStore
 from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS, METADATA, SHARDING
 
 # orbax-checkpoint: the file names of its handlers, and of a manager's metrics; a script may give another one.
@@ -72,6 +73,26 @@ def item_faults(folder: Path, handler: str) -> Iterator[Fault]:
     for file, why in _below(folder):
         if file not in named:
             yield file, why
+
+
+def trees_in(folder: Path, handler: str) -> Iterator[str]:
+    """The folders of an item in which its arrays stand, '' for its own; ``handler`` as in ``item_faults``."""
+    name = handler.rsplit(".", 1)[-1]
+    if name.startswith(("Json", "Metrics", "Proto")):
+        return
+    if name.startswith("Array"):
+        yield ""
+    elif "RandomKey" in name:
+        folders = (one for one, entry in _standing(folder).items() if entry.is_folder)
+        yield from (one for one in folders if not one.endswith(_KEY_METADATA))
+    else:
+        described = [
+            prefix.removesuffix("/")
+            for prefix, entries in filesystem.below(folder)
+            if {entry.name for entry in entries} & {METADATA, ARRAY_METADATAS}
+        ]
+        # releases that record no handler describe no arrays either
+        yield from described or [""] * (not handler and PerLeafStore.recognises(folder))
 
 
 def fault_text(file: str, why: str) -> str:

@@ -13,6 +13,7 @@ from surgery_cli.proof.files import files_of
 from surgery_cli.proof.metadata_files import metadata_faults
 from surgery_cli.proof.records import record_path, recorded_place
 from surgery_cli.proof.sharding_file import device_notes, lacking_notes
+from surgery_cli.proof.side_values import has_side_values, side_value_faults
 from surgery_cli.script.user_code import Say
 from surgery_cli.settings.sample import Sample
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -30,6 +31,10 @@ _NOT_SEALED: Final = Remark(
     DocsPage.CHECKED_BY_VERIFY,
     "no file has a digest: metadata was held against itself, other files and dead bytes against nothing;"
     " `surgery seal` records digests of all leaves and files",
+)
+_SIDE_VALUES_UNREAD: Final = Remark(
+    DocsPage.CHECKED_BY_VERIFY,
+    "arrays and random keys beside the trees of leaves were not read: without `--sample` they are",
 )
 _MOST_NAMED: Final = 10
 
@@ -67,6 +72,10 @@ def check_bytes(
     notes += _named("infinite values", infinite)
     of_files = file_findings(files, chosen.files, expected, listener) if expected.files else []
     findings += of_files
+    if sample is None:
+        findings += _side_findings(checkpoint, memory_bytes)
+    elif has_side_values(checkpoint):
+        notes.append(_SIDE_VALUES_UNREAD)
     if not expected.files and not findings:
         notes.append(_NOT_SEALED)
     return reports.Verdict(
@@ -101,6 +110,13 @@ def _metadata_findings(checkpoint: Checkpoint) -> list[reports.Finding]:
     return [
         reports.Finding(file, "metadata", detail=detail)
         for file, detail in metadata_faults(checkpoint)
+    ]
+
+
+def _side_findings(checkpoint: Checkpoint, memory_bytes: int) -> list[reports.Finding]:
+    return [
+        reports.Finding(item, "item unreadable", detail=why)
+        for item, why in side_value_faults(checkpoint, memory_bytes)
     ]
 
 

@@ -25,6 +25,7 @@ from surgery_cli.store.filesystem.listing import reads
 from surgery_cli.store.locate.refusals import missing
 from surgery_cli.surgery.rescue import rescue
 from surgery_cli.surgery.verify import verify
+from surgery_cli.words.lists import quoted
 
 SETTLED_SECONDS: Final = 600
 
@@ -133,13 +134,18 @@ def _verified(
         f"{one.path}: {one.what}{f' ({one.detail})' if one.detail else ''}"
         for one in verdict.findings
     ]
-    bad = {one.path for one in verdict.findings}
+    items = [one.path for one in verdict.findings if one.what.startswith("item ")]
+    bad = {one.path for one in verdict.findings} - {*items}
+    todo = f"`surgery rescue {quote(str(path))}` shows what is left, leaf by leaf"
+    if items and not bad:
+        again = quoted(list(dict.fromkeys(items)), 4, word="and")
+        todo = f"every leaf is in its place: copy {again} again from where it is whole"
     return replace(
         row,
         **counts,
         state=str(State.DAMAGED),
         why=why,
-        todo=f"`surgery rescue {quote(str(path))}` shows what is left, leaf by leaf",
+        todo=todo,
         whole_leaves=None if row.leaves is None else row.leaves - len(bad),
     )
 

@@ -161,6 +161,44 @@ def test_what_its_handler_does_not_restore_is_called_whole_by_no_command(
         assert is_restored or not called_whole, f"{path} {harm}"
 
 
+HARMS_OF_VALUES = {
+    "cut": lambda raw: raw[:-1],
+    "half": lambda raw: raw[: len(raw) // 2],
+    "zeros": lambda raw: bytes(len(raw)),
+    "garbage behind": lambda raw: raw + b"\x01garbage",
+}
+
+
+@pytest.mark.parametrize("item", ["array", "jax_key", "numpy_key"])
+@pytest.mark.parametrize("harm", HARMS_OF_VALUES)
+def test_values_that_its_handler_does_not_decode_are_found_by_all_that_read_data(
+    saved, tmp_path, item, harm
+):
+    """Chunks of arrays and random keys: no metadata tell, so that edits and a look without data cannot say it."""
+    chunks = [
+        path
+        for path in (saved / "1" / item).rglob("*")
+        if path.is_file() and (path.name == "0" or path.parent.name == "d")
+    ]
+    assert chunks
+    for number, path in enumerate(chunks):
+        root = Path(shutil.copytree(saved, tmp_path / str(number)))
+        chunk = root / path.relative_to(saved)
+        chunk.write_bytes(HARMS_OF_VALUES[harm](path.read_bytes()))
+
+        is_restored = _is_restored(root / "1", item)
+        (place,) = surgery.doctor(str(root), settled_seconds=0, read_data=True).places
+
+        assert (place.state == "whole") == is_restored
+        assert surgery.verify(str(root)).agrees == is_restored
+        assert bool(surgery.seal(str(root)).notes) != is_restored
+        assert surgery.verify(str(root)).agrees == is_restored
+        if not is_restored:
+            assert item in place.why[0]
+            assert f"copy '{item}' again from where it is whole" in place.todo
+            assert surgery.verify(str(root), sample="1/2").notes
+
+
 @pytest.mark.parametrize(
     "file", ["json/metadata", "metrics/metrics", "proto/proto.pbtxt", "own/own.bin"]
 )
