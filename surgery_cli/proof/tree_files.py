@@ -8,6 +8,7 @@ from typing import Any, Final
 from surgery_cli.proof.damaged_text import json_object, resembled, resembles_any
 from surgery_cli.proof.sharding_file import sharding_faults
 from surgery_cli.store import filesystem
+from surgery_cli.store.open.contradictions import contradictions
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.btree import MANIFEST
 from surgery_cli.store.orbax.sidecars import (
@@ -57,6 +58,8 @@ def _of_tree(item: PytreeItem) -> Iterator[Fault]:
         yield METADATA, fault
     elif document is None and item.is_inferred and _had_metadata(item):
         yield METADATA, "it is not there: arrays' names alone tell what the tree was"
+    for why in contradictions(item):
+        yield METADATA, why
     if document is None:
         return
     for name in document:

@@ -13,6 +13,7 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
+from surgery_cli.store.open.contradictions import contradictions
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.rich_types import rewritten_tree
 from surgery_cli.store.orbax.sidecars import (
@@ -52,6 +53,12 @@ def refuse_damaged_sidecars(plan: ItemPlan) -> None:
             f"'{path}' is damaged, and a new checkpoint needs it",
             why=why,
             fix="copy the file again from where it was whole; or move it away, and Orbax " + lost,
+        )
+    for why in contradictions(item):
+        raise CheckpointError(
+            f"'{item.directory / METADATA}' is not that of the arrays beside it: Orbax could not restore the result",
+            why=why,
+            fix="copy the file again from where it was whole",
         )
 
 

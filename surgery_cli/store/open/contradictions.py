@@ -1,0 +1,47 @@
+"""What ``_METADATA`` says of arrays that is not so: Orbax goes by it, and refuses the item."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from surgery_cli.store.open.item import PytreeItem
+from surgery_cli.store.orbax.ocdbt import OcdbtStore
+from surgery_cli.tree.paths import Key, LeafPath
+
+
+def contradictions(item: PytreeItem) -> Iterator[str]:
+    """Why Orbax could not restore a tree that opens here, as the files themselves tell how they are read."""
+    metadata, arrays = item.sidecars.metadata, [leaf.array for leaf in item.leaves.values()]
+    zarr = {array.document.zarr for array in arrays if array is not None}
+    if metadata is None:
+        return
+    if zarr and metadata.get("use_ocdbt") not in (None, isinstance(item.store, OcdbtStore)):
+        said = "per leaf, and they are in a database (OCDBT)"
+        if metadata["use_ocdbt"]:
+            said = "in a database (OCDBT), and they are stored per leaf"
+        yield f"it says that arrays are stored {said}: it is that of another save"
+    is_zarr3 = metadata.get("use_zarr3")
+    declared = 3 if is_zarr3 else 2
+    if is_zarr3 is not None and (other := zarr - {declared}):
+        said = f"zarr {declared}, and they are zarr {max(other)}"
+        yield f"it says that arrays are {said}: it is that of another save"
+    for path, value in (item.sidecars.values or {}).items():
+        if value.get("skip_deserialize") is True and item.leaves[path].array is not None:
+            yield f"'{path}' is stored, and to be skipped (`skip_deserialize`)"
+    for node in _of_two_kinds(item.leaves):
+        yield f"some keys of '{node}' are indices of a list, and some keys of a dict (`key_type`)"
+
+
+def _of_two_kinds(paths: Collection[LeafPath]) -> Iterator[LeafPath]:
+    """Nodes that have both indices and names."""
+    kinds: dict[tuple[Key, ...], type] = {}
+    found: dict[tuple[Key, ...], None] = {}
+    before: tuple[Key, ...] = ()
+    for path in paths:
+        for depth, key in enumerate(path):
+            if depth < len(before) and path[: depth + 1] == before[: depth + 1]:
+                continue  # the same node as that of the leaf before
+            if kinds.setdefault(path[:depth], type(key)) is not type(key):
+                found[path[:depth]] = None
+        before = path
+    return map(LeafPath, found)

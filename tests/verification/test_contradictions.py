@@ -1,0 +1,149 @@
+"""What Orbax refuses to restore though every file stands is found by all that look, and no edit carries it along.
+
+Each damage of a registry in each layout, with Orbax's own restore as the judge.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from surgery_cli import surgery
+from surgery_cli.errors import SurgeryError
+from surgery_cli.operations.rescale import Rescale
+from surgery_cli.planning import plan_of
+
+LAYOUTS = {
+    "ocdbt": {},
+    "ocdbt-zarr3": {"use_zarr3": True},
+    "per-leaf": {"use_ocdbt": False},
+    "per-leaf-zarr3": {"use_ocdbt": False, "use_zarr3": True},
+}
+TREE = {"w": np.arange(12, dtype="f4").reshape(3, 4), "opt": [np.ones(3, "f4"), np.zeros(2, "f4")]}
+TARGET = jax.tree.map(ocp.utils.to_shape_dtype_struct, TREE)
+
+
+def save(place, seed=0, **handler):
+    tree = jax.tree.map(lambda leaf: jax.numpy.asarray(leaf + seed), TREE)
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(**handler)) as checkpointer:
+        checkpointer.save(place, args=ocp.args.PyTreeSave(tree))
+
+
+def is_restored(place):
+    """By the handler of one of the scripts that may have saved it: where metadata do not say zarr 3, it does."""
+    return any(_is_restored(place, zarr3) for zarr3 in (False, True))
+
+
+def _is_restored(place, zarr3):
+    args = ocp.args.PyTreeRestore(
+        TARGET, restore_args=ocp.checkpoint_utils.construct_restore_args(TARGET)
+    )
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_zarr3=zarr3)) as checkpointer:
+        try:
+            found = checkpointer.restore(place, args=args)
+        except Exception:  # noqa: BLE001 - whatever Orbax says
+            return False
+    both = (jax.tree.leaves(tree, is_leaf=lambda leaf: leaf is None) for tree in (found, TREE))
+    return all(np.array_equal(here, there) for here, there in zip(*both, strict=True))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    root = tmp_path_factory.mktemp("saved")
+    for name, handler in LAYOUTS.items():
+        save(root / name, **handler)
+        assert is_restored(root / name)
+    return root
+
+
+def metadata_of(other):
+    """The file of the same tree saved in another layout."""
+
+    def harm(place):
+        shutil.copy(place.parent.parent / "saved" / other / "_METADATA", place / "_METADATA")
+
+    return harm
+
+
+def changed(change):
+    """``_METADATA`` with a change made to its document."""
+
+    def harm(place):
+        file = place / "_METADATA"
+        document = json.loads(file.read_text())
+        change(document)
+        file.write_text(json.dumps(document))
+
+    return harm
+
+
+def field(name, value):
+    return changed(lambda document: document.update({name: value}))
+
+
+def entry(keys, **fields):
+    def change(document):
+        document["tree_metadata"][str(keys)]["value_metadata"].update(fields)
+
+    return changed(change)
+
+
+def key_type(keys, at, number):
+    def change(document):
+        document["tree_metadata"][str(keys)]["key_metadata"][at]["key_type"] = number
+
+    return changed(change)
+
+
+DAMAGES = {
+    "nothing": lambda place: None,
+    **{f"metadata of {name}": metadata_of(name) for name in LAYOUTS},
+    **{
+        f"{name} {value}": field(name, value)
+        for name in ("use_ocdbt", "use_zarr3")
+        for value in (True, False, None)
+    },
+    "an array to be skipped": entry(("w",), skip_deserialize=True),
+    "an array that is None": entry(("w",), value_type="None", skip_deserialize=True),
+    "an index that is a name": key_type(("opt", "0"), 1, 2),
+    "another index that is a name": key_type(("opt", "1"), 1, 2),
+    "a name that is an index": key_type(("w",), 0, 1),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_orbax_refuses_is_found_and_refused_and_nothing_else_is(
+    saved, tmp_path, layout, damage
+):
+    (tmp_path / "saved").symlink_to(saved)
+    place = tmp_path / "run/1"
+    shutil.copytree(saved / layout, place)
+    DAMAGES[damage](place)
+    restored = is_restored(place)
+
+    assert calls_whole(tmp_path / "run") == (
+        ["doctor", "verify", "seal", "edit"] if restored else []
+    )
+
+
+def calls_whole(root: Path) -> list[str]:
+    """The commands that find nothing wrong with a step."""
+    place, new = str(root / "1"), str(root.parent / "new")
+    said = {
+        "doctor": lambda: surgery.doctor(str(root), settled_seconds=0).places[0].state == "whole",
+        "verify": lambda: surgery.verify(place).agrees,
+        "seal": lambda: not surgery.seal(place).notes,
+        "edit": lambda: surgery.apply(place, new, plan_of([Rescale(at="w", by=2.0)])).verified,
+    }
+    found = []
+    for name, asked in said.items():
+        try:
+            found += [name] if asked() else []
+        except SurgeryError:
+            continue
+    return found
