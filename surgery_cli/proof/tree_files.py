@@ -11,6 +11,8 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.open.contradictions import contradictions
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.btree import MANIFEST
+from surgery_cli.store.orbax.ocdbt import OcdbtStore
+from surgery_cli.store.orbax.process_databases import of_another_save
 from surgery_cli.store.orbax.sidecars import (
     ARRAY_METADATAS,
     EMPTY_TYPES,
@@ -49,6 +51,7 @@ def tree_faults(item: PytreeItem) -> Iterator[Fault]:
     yield from _of_arrays(item)
     yield from sharding_faults(item)
     yield from _of_array_metadatas(item)
+    yield from _of_databases(item)
 
 
 def _of_tree(item: PytreeItem) -> Iterator[Fault]:
@@ -70,6 +73,13 @@ def _of_tree(item: PytreeItem) -> Iterator[Fault]:
         if isinstance(entry, dict):
             for fault in _entry_faults(key, entry):
                 yield METADATA, fault
+
+
+def _of_databases(item: PytreeItem) -> Iterator[Fault]:
+    """Values of another save beside those that are restored: which of the two were meant, nothing tells."""
+    if isinstance(item.store, OcdbtStore):
+        for file in of_another_save(item.store):
+            yield file, f"it leads to other values than `{MANIFEST}`: files of two saves are mixed"
 
 
 def _had_metadata(item: PytreeItem) -> bool:

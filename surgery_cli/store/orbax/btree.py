@@ -84,7 +84,7 @@ class Survey:
         refuse_special(directory / MANIFEST)
         try:
             self.manifest: dict[str, Any] = (
-                _manifest_of(directory, base) if opened is None else ts.ocdbt.dump(opened).result()
+                manifest_of(directory, base) if opened is None else ts.ocdbt.dump(opened).result()
             )
             newest = self.manifest["versions"][-1]
             root = newest["root"]
@@ -247,7 +247,7 @@ def database_folders(directory: Path) -> list[Path]:
     return found
 
 
-def _manifest_of(directory: Path, database: Any) -> dict[str, Any]:
+def manifest_of(directory: Path, database: Any) -> dict[str, Any]:
     """What the manifest says. In a bucket it is read with the other small files, as it was found."""
     import tensorstore as ts
 

@@ -1,0 +1,63 @@
+"""Databases of a save's processes held against that into which they were merged: a merge changes no value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.store import filesystem
+from surgery_cli.store.orbax.btree import MANIFEST, PROCESS_PREFIX, Extent, Survey, manifest_of
+from surgery_cli.store.orbax.contexts import new_context
+from surgery_cli.store.orbax.ocdbt import OcdbtStore
+from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
+
+
+def of_another_save(store: OcdbtStore) -> Iterator[str]:
+    """The manifests of processes that lead to other values, all of them there, than the manifest of the whole."""
+    for name in filesystem.names(store.directory):
+        folder = store.directory / name
+        if not name.startswith(PROCESS_PREFIX) or not filesystem.is_file(folder / MANIFEST):
+            continue
+        try:
+            if _may_differ(store, folder) and _differs(store.survey, Survey(folder), name):
+                yield f"{name}/{MANIFEST}"
+        except CheckpointError:
+            continue  # nothing needs it once it is merged
+
+
+def _may_differ(store: OcdbtStore, folder: Path) -> bool:
+    """Whether as much is dead as other values take: then its tree is worth reading."""
+    import tensorstore as ts
+
+    try:
+        base = ts.KvStore.open(filesystem.kvstore(folder), context=new_context()).result()
+        root = manifest_of(folder, base)["versions"][-1]["root"]
+        return bool(2 * store.dead_bytes >= root["statistics"]["num_indirect_value_bytes"])
+    except (ValueError, KeyError, IndexError, OSError):
+        return False
+
+
+def _differs(whole: Survey, process: Survey, name: str) -> bool:
+    sizes: dict[str, int] = {}
+
+    def is_there(value: Extent) -> bool:
+        if value.file not in sizes:
+            path = process.directory / value.file
+            sizes[value.file] = filesystem.size(path) if filesystem.is_file(path) else -1
+        return value.offset + value.length <= sizes[value.file]
+
+    for key, value in process.values.items():
+        other = whole.values.get(key)
+        if isinstance(value, bytes):
+            if isinstance(other, bytes) and other != value:
+                return True
+        elif isinstance(other, Extent) and key.rpartition(b"/")[2].decode(errors="replace") not in (
+            DOCUMENT_NAMES.values()  # each process may have written these
+        ):
+            placed = msgspec.structs.replace(value, file=f"{name}/{value.file}")
+            if placed != other and is_there(value):
+                return True
+    return False
