@@ -20,6 +20,7 @@ from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.proof.metadata_files import metadata_faults
 from surgery_cli.proof.sealed_files import seen_since_sealed
 from surgery_cli.proof.sharding_file import lacking_notes
+from surgery_cli.proof.step_metadata_file import lacks_step_metadata
 from surgery_cli.salvage.glance import Glance, glance
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import is_committed, lock_around
@@ -194,6 +195,10 @@ def _todo_beside(checkpoint: Checkpoint, files: Sequence[str]) -> str:
         return ""
     again = f"copy {quoted(lacking, 4, word='and')} again from where it is whole"
     if lacking == [STEP_METADATA]:
+        if lacks_step_metadata(location.step_directory or location.root):
+            return (
+                f"every leaf is in its place: {again}; `surgery rescue {path} NEW` writes it anew"
+            )
         return f"every leaf is in its place: {again}, or restore with arguments for each item"
     return f"every leaf is in its place: {again}; `surgery rescue {path} NEW --allow-partial` writes the leaves without"
 

@@ -10,7 +10,7 @@ from typing import Final
 from surgery_cli.proof.damaged_text import json_object, resembled
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import Listing, holds_pytree
-from surgery_cli.store.locate.items import step_items
+from surgery_cli.store.locate.items import STEP_METADATA, V1_MARK, step_items
 
 # orbax-checkpoint: the fields that releases up to 0.12 write of a step.
 _STEP_TYPES: Final[dict[str, tuple[type, ...]]] = {
@@ -21,6 +21,7 @@ _STEP_TYPES: Final[dict[str, tuple[type, ...]]] = {
     "commit_timestamp_nsecs": (int,),
     "custom_metadata": (dict,),
 }
+NOT_THERE: Final = f"it is not there, and `{V1_MARK}` is: v1 of Orbax refuses the step without"
 STILL_RESTORED: Final = (
     "Orbax restores every item for which a script gives arguments, or a target; which handler wrote each, and custom"
     " metadata, are lost"
@@ -38,13 +39,21 @@ _HANDLER_WORDS: Final = frozenset(
 )
 
 
+def lacks_step_metadata(place: Path) -> bool:
+    """True if v1 of Orbax recognises a step as one of its own, and misses what it says of it."""
+    is_there = filesystem.exists(place / STEP_METADATA)
+    return not is_there and filesystem.is_file(place / V1_MARK)
+
+
 def step_faults(place: Path) -> Iterator[tuple[str, str]]:
     """``_CHECKPOINT_METADATA``: the types that Orbax asks for, and names that can be known."""
-    file = "_CHECKPOINT_METADATA"
+    file = STEP_METADATA
     document, fault = json_object(place / file)
     if fault:
         yield file, f"{fault}; {STILL_RESTORED}"
     if document is None:
+        if lacks_step_metadata(place):
+            yield file, NOT_THERE
         return
     for name, value in document.items():
         known = resembled(name, _STEP_TYPES)
@@ -63,8 +72,13 @@ def step_faults(place: Path) -> Iterator[tuple[str, str]]:
             yield file, f"it has an item '{item}', and what is there is called '{unrecorded}'"
         elif item in absent:
             yield item, f"an item that is on record (`{file}`), and not there"
-        if handler is not None and re.search(r"[^A-Za-z0-9_.]", str(handler)):
-            yield file, f"the handler '{handler}' is no name"
-        for word in str(handler).split("."):
-            if (known := resembled(word, _HANDLER_WORDS)) is not None:
-                yield file, f"the handler '{handler}' is no known one: '{known}', damaged"
+        for why in _handler_faults(handler):
+            yield file, why
+
+
+def _handler_faults(handler: object) -> Iterator[str]:
+    if handler is not None and re.search(r"[^A-Za-z0-9_.]", str(handler)):
+        yield f"the handler '{handler}' is no name"
+    for word in str(handler).split("."):
+        if (known := resembled(word, _HANDLER_WORDS)) is not None:
+            yield f"the handler '{handler}' is no known one: '{known}', damaged"

@@ -12,6 +12,7 @@ from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.proof.metadata_files import faults_beside, side_items
+from surgery_cli.proof.step_metadata_file import NOT_THERE, lacks_step_metadata
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.boundary import Boundary
 from surgery_cli.store.filesystem.processes import State
@@ -71,6 +72,9 @@ def damage_notes(checkpoint: Checkpoint) -> list[Consequence]:
                     DocsPage.CHECKED_BY_VERIFY, f"`{STEP_METADATA}` is damaged ({why}): {lost}"
                 )
             )
+    if step is not None and lacks_step_metadata(step):
+        said = f"`{STEP_METADATA}`: {NOT_THERE}, and the result as well"
+        notes.append(Consequence(DocsPage.CHECKED_BY_VERIFY, said))
     return notes
 
 

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
+from orbax.checkpoint import v1
 
 from surgery_cli import surgery
 from surgery_cli.errors import SurgeryError
@@ -129,6 +130,37 @@ def test_what_orbax_refuses_is_found_and_refused_and_nothing_else_is(
     assert calls_whole(tmp_path / "run") == (
         ["doctor", "verify", "seal", "edit"] if restored else []
     )
+
+
+STEP_FILES = ["_CHECKPOINT_METADATA", "orbax.checkpoint"]
+
+
+@pytest.mark.parametrize("gone", [[], *([file] for file in STEP_FILES), STEP_FILES])
+def test_what_v1_does_not_recognise_is_found_and_said_of_an_edit(tmp_path, gone):
+    place = tmp_path / "run/1"
+    v1.save(place, {"w": jax.numpy.ones((4, 4))})
+    for file in gone:
+        (place / file).unlink()
+    new = tmp_path / "new"
+    done = surgery.apply(str(place), str(new), plan_of([Rescale(at="w", by=2.0)]))
+
+    for step in (place, new):
+        is_loaded = _is_loaded(step)
+        (row,) = surgery.doctor(str(step), settled_seconds=0).places
+        assert (row.state == "whole") == is_loaded
+        assert surgery.verify(str(step)).agrees == is_loaded
+        assert any("v1 of Orbax" in str(note) for note in done.notes) != is_loaded
+    if not is_loaded:
+        assert "`surgery rescue" in row.todo
+        surgery.rescue(str(place), str(tmp_path / "rescued"))
+        assert _is_loaded(tmp_path / "rescued")
+
+
+def _is_loaded(place):
+    try:
+        return v1.load(place) is not None
+    except Exception:  # noqa: BLE001 - whatever Orbax says
+        return False
 
 
 def calls_whole(root: Path) -> list[str]:
