@@ -10,7 +10,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli import surgery
-from surgery_cli.errors import DestinationError
+from surgery_cli.errors import DestinationError, PlanError
 from tests.cli.conftest import surgery as command  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.skipif(shutil.which("sha256sum") is None, reason="no coreutils here")
@@ -70,6 +70,23 @@ def test_a_list_by_another_program_is_a_manifest_of_files(flat, tmp_path):
     (flat / "commit_success.txt").unlink()
     found = surgery.verify(str(flat), like_manifest=sums).findings
     assert ("commit_success.txt", "file missing") in [(f.path, f.what) for f in found]
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+@pytest.mark.parametrize("begin", ["", "./"])
+def test_a_list_that_says_two_things_of_a_file_is_refused_as_sha256sum_finds_one_to_fail(
+    flat, tmp_path, is_last, begin
+):
+    sums, true = tmp_path / "sums", written_by_coreutils(flat)
+    other = b"0" * 64 + f"  {begin}_METADATA\n".encode()
+    sums.write_bytes(true + other if is_last else other + true)
+    assert checked(flat, sums).returncode == 1
+    with pytest.raises(PlanError, match="two digests of the file '_METADATA'"):
+        surgery.verify(str(flat), like_manifest=sums)
+
+    sums.write_bytes(true + true)
+    assert checked(flat, sums).returncode == 0
+    assert surgery.verify(str(flat), like_manifest=sums).agrees
 
 
 def test_names_count_from_the_step_of_a_run_and_from_the_folder_of_a_file(tmp_path):

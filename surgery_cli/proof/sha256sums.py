@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from surgery_cli.errors import PlanError
+
 _ESCAPES: Final = {b"\\": b"\\\\", b"\n": b"\\n", b"\r": b"\\r"}
 _MEANT: Final = {escape: byte for byte, escape in _ESCAPES.items()}
 _LINE: Final = re.compile(rb"(\\?)([0-9a-fA-F]{64}) [ *](.+)", re.DOTALL)
@@ -32,8 +34,12 @@ def sums_of(digests: Iterable[tuple[str, str]]) -> bytes:
 
 
 def digests_in(raw: bytes) -> dict[str, str] | None:
-    """``sha256:…`` by the names of files; None if it is no such list. A `./` that begins a name is left out."""
-    found = {}
+    """``sha256:…`` by the names of files; None if it is no such list. A `./` that begins a name is left out.
+
+    Raises:
+        PlanError: two lines say different things of one file, of which `sha256sum -c` finds one to fail.
+    """
+    found: dict[str, str] = {}
     for line in raw.split(b"\n"):
         if not line:
             continue
@@ -44,5 +50,11 @@ def digests_in(raw: bytes) -> dict[str, str] | None:
         if parts[1]:
             name = re.sub(rb"\\[\\nr]", lambda escape: _MEANT[escape[0]], name)
         text = name.removeprefix(b"./").decode("utf-8", "backslashreplace")
-        found[text] = f"sha256:{parts[2].decode().lower()}"
+        digest = f"sha256:{parts[2].decode().lower()}"
+        if found.setdefault(text, digest) != digest:
+            raise PlanError(
+                f"the list has two digests of the file '{text}'",
+                why="of which one does not hold, whatever the file is",
+                fix="make the list again, or leave one of the two lines out",
+            )
     return found or None

@@ -75,7 +75,7 @@ def manifest(checkpoint: Checkpoint, path: Path) -> Expected:
     """The digests in a file: of ``seal --to`` or ``--sha256sums``, or the document of ``inspect --digests --json``.
 
     Raises:
-        PlanError: the file cannot be read, or is neither.
+        PlanError: the file cannot be read, is neither, or contradicts itself.
         CheckpointError: it is a record, and damaged.
     """
     refuse_special(path, PlanError)
