@@ -125,10 +125,12 @@ def _checkpoint(place: Place, seen: Footprint) -> Condition:
     return with_rescue(found)
 
 
-def unreadable_condition(place: Place, error: PermissionError) -> Condition:
+def unreadable_condition(
+    place: Place, error: PermissionError, seen: Footprint = NOTHING_SEEN
+) -> Condition:
     """The condition of what the system does not let this user look into."""
     refused = Path(os.fsdecode(error.filename or place.path))
-    return _unreadable(place, NOTHING_SEEN, unreadable(refused, error))
+    return _unreadable(place, seen, unreadable(refused, error))
 
 
 def _unreadable(place: Place, seen: Footprint, error: CheckpointError) -> Condition:

@@ -69,9 +69,12 @@ def _look(place: Place, counted: set[tuple[int, int]]) -> Condition | None:
         return unreadable_condition(place, error)
     if seen is None:
         return None
-    if place.kind in (Kind.STAGING, Kind.SET_ASIDE):
-        return leftover_condition(place, seen)
-    return condition(place, seen)
+    try:
+        if place.kind in (Kind.STAGING, Kind.SET_ASIDE):
+            return leftover_condition(place, seen)
+        return condition(place, seen)
+    except PermissionError as error:
+        return unreadable_condition(place, error, seen)
 
 
 def _compared(found: list[Condition]) -> list[Condition]:

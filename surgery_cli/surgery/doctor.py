@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from surgery_cli import reports
 from surgery_cli.engine.progress import Listener
-from surgery_cli.errors import CheckpointError, SurgeryError
+from surgery_cli.errors import CheckpointError, NotPermittedError, SurgeryError
 from surgery_cli.examination.condition import NOTHING_WHOLE, Condition, State
 from surgery_cli.examination.examine import examine
 from surgery_cli.inputs.addresses import address
@@ -104,7 +104,12 @@ def _read(
     """The row after every leaf was read."""
     path = found.place.path
     if row.state == State.WHOLE:
-        return _verified(row, path, memory_bytes, listener, say)
+        try:
+            return _verified(row, path, memory_bytes, listener, say)
+        except NotPermittedError as error:
+            first = error.problems[0]
+            why = [f"{first.what}: {first.why}"]
+            return replace(row, state=str(State.UNREADABLE), why=why, todo=first.fix)
     if row.whole_leaves and not isinstance(path, BucketPath):
         try:
             left = rescue(str(path), memory_bytes=memory_bytes, listener=listener)

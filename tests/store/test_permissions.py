@@ -100,6 +100,39 @@ def test_a_step_that_nobody_may_look_into_is_named_beside_the_others(barred):
     assert f"'{barred}' cannot be read: Permission denied" in found["1"]["why"][0]
 
 
+LOOK = """
+import json, sys
+from surgery_cli import surgery
+for root in sys.argv[1:]:
+    for reads in (False, True):
+        found = surgery.doctor(root, read_data=reads, settled_seconds=0)
+        print(json.dumps({place.path: [place.state, *place.why] for place in found.places}))
+"""
+NOT_NEEDED = {"2/commit_success.txt", "2/notes/commit_success.txt", "2/state/commit_success.txt"}
+
+
+def test_one_file_or_folder_that_nobody_may_read_hides_no_other_step(saved, tmp_path):
+    """Each in turn: a side file ended the look at the whole run, and data that were to be read did."""
+    run = saved / "run"
+    names = sorted(str(path.relative_to(run)) for path in (run / "2").rglob("*"))
+    for number, name in enumerate(names):
+        shutil.copytree(run, tmp_path / str(number))
+        (tmp_path / str(number) / name).chmod(0)
+    roots = map(str, range(len(names)))
+    command = [*WITHOUT_RIGHTS, sys.executable, "-c", LOOK, *roots]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    for number, name in enumerate(names):
+        (tmp_path / str(number) / name).chmod(0o700)
+        for found in lines[2 * number : 2 * number + 2]:
+            assert found["1"] == ["whole"]
+            assert found["2"][0] in ("unreadable", "whole"), (name, found)
+        state, *why = found["2"]
+        assert state == "unreadable" or name in NOT_NEEDED or "/d/" in name, (name, found)
+        assert state == "whole" or f"/{name}' cannot be read: Permission denied" in why[0]
+
+
 @pytest.mark.parametrize("barred", ["run/1", "run/2/notes"], indirect=True)
 def test_what_is_not_asked_for_bars_nothing(barred):
     folder = next(path for path in barred.parents if path.name == "all")
