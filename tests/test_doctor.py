@@ -422,6 +422,38 @@ def test_of_a_save_that_never_was_whole_nothing_is_said_to_be_copied_again(run):
     assert "never was whole" in row.todo
 
 
+PUT_BESIDE = {
+    "nothing": lambda step: None,
+    "a file": lambda step: (step / "x.txt").write_text("x"),
+    "an empty folder": lambda step: (step / "extra").mkdir(),
+    "a hidden folder": lambda step: (step / ".extra").mkdir(),
+    "a folder of folders": lambda step: (step / "extra/inside").mkdir(parents=True),
+    "a folder of JSON": lambda step: [
+        (step / "extra").mkdir(),
+        (step / "extra/metadata").write_text("{}"),
+    ],
+}
+
+
+@pytest.mark.parametrize("beside", PUT_BESIDE)
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_what_fails_only_a_restore_without_arguments_is_a_note(run, beside, is_sealed):
+    if is_sealed:
+        surgery.seal(str(run / "1"))
+    PUT_BESIDE[beside](run / "1")
+    with ocp.CheckpointManager(run) as manager:
+        try:
+            is_restored = manager.restore(1) is not None
+        except ValueError:
+            is_restored = False
+    assert restorable(run, 1)
+    row = place(run, "1")
+    said = [why for why in row.why if "only with arguments" in why]
+    assert (row.state, bool(said)) == ("whole", not is_restored)
+    notes = surgery.verify(str(run / "1")).notes
+    assert any("only with arguments" in str(note) for note in notes) != is_restored
+
+
 @pytest.mark.parametrize("harm", [lambda file: os.truncate(file, 10), Path.unlink])
 def test_v1_recognises_what_is_rescued_without_what_it_says_of_the_step(tmp_path, harm):
     tree = {"w": jax.numpy.ones((4, 4)), "n": 3}

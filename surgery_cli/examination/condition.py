@@ -20,7 +20,7 @@ from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.proof.metadata_files import metadata_faults
 from surgery_cli.proof.sealed_files import seen_since_sealed
 from surgery_cli.proof.sharding_file import lacking_notes
-from surgery_cli.proof.step_metadata_file import lacks_step_metadata
+from surgery_cli.proof.step_metadata_file import folder_notes, lacks_step_metadata
 from surgery_cli.salvage.glance import Glance, glance
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import is_committed, lock_around
@@ -172,7 +172,7 @@ def _opened(place: Place, seen: Footprint) -> Condition:
     elif not why and dead > max(seen.bytes / 4, WORTHWHILE_DEAD_BYTES):
         todo = f"`surgery compact {quote(str(place.path))} NEW` leaves out what is dead in it"
     state = State.DAMAGED if why else State.WHOLE
-    why += lacking_notes(checkpoint)
+    why += lacking_notes(checkpoint) + folder_notes(checkpoint)
     return Condition(
         place=place,
         state=state,

@@ -10,7 +10,11 @@ from typing import Final
 from surgery_cli.proof.damaged_text import json_object, resembled
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import Listing, holds_pytree
-from surgery_cli.store.locate.items import STEP_METADATA, V1_MARK, step_items
+from surgery_cli.store.locate.items import STEP_METADATA, V1_MARK, item_handlers, step_items
+from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.words.lists import quoted
+from surgery_cli.words.notes import Consequence, Note
+from surgery_cli.words.pages import DocsPage
 
 # orbax-checkpoint: the fields that releases up to 0.12 write of a step.
 _STEP_TYPES: Final[dict[str, tuple[type, ...]]] = {
@@ -43,6 +47,26 @@ def lacks_step_metadata(place: Path) -> bool:
     """True if v1 of Orbax recognises a step as one of its own, and misses what it says of it."""
     is_there = filesystem.exists(place / STEP_METADATA)
     return not is_there and filesystem.is_file(place / V1_MARK)
+
+
+def folder_notes(checkpoint: Checkpoint) -> list[Note]:
+    """Folders beside the items on record, empty or not: each fails the restore that asks for all items there are."""
+    folder = checkpoint.location.folder_of_items
+    listing = None if folder is None else Listing.of(folder)
+    handlers = None if listing is None else item_handlers(listing)
+    if listing is None or not isinstance(handlers, dict) or not handlers:
+        return []
+    others = [name for name in listing.own_folders() if name not in handlers]
+    if not others:
+        return []
+    named = f"{quoted(others, 4, word='and')} {'is' if len(others) == 1 else 'are'}"
+    said = "Orbax restores the step only with arguments for each item"
+    return [
+        Consequence(
+            DocsPage.CHECKED_BY_VERIFY,
+            f"{named} beside the items that `{STEP_METADATA}` names: {said}",
+        )
+    ]
 
 
 def step_faults(place: Path) -> Iterator[tuple[str, str]]:
