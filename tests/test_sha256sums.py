@@ -72,6 +72,21 @@ def test_a_list_by_another_program_is_a_manifest_of_files(flat, tmp_path):
     assert ("commit_success.txt", "file missing") in [(f.path, f.what) for f in found]
 
 
+def test_a_list_in_the_style_of_bsd_is_read_too(flat, tmp_path):
+    for name in (*ODD_NAMES, "a (b) = c"):
+        (flat / name).write_text(name)
+    every = sorted(str(file.relative_to(flat)) for file in flat.rglob("*") if file.is_file())
+    sums = tmp_path / "sums"
+    line = ["sha256sum", "--tag", "--", *every]
+    sums.write_bytes(subprocess.run(line, cwd=flat, capture_output=True, check=True).stdout)
+    assert checked(flat, sums).returncode == 0
+    verdict = surgery.verify(str(flat), like_manifest=sums)
+    assert (verdict.agrees, verdict.files_checked) == (True, len(every))
+    (flat / "a (b) = c").write_text("other")
+    found = surgery.verify(str(flat), like_manifest=sums).findings
+    assert [(f.path, f.what) for f in found] == [("a (b) = c", "file changed")]
+
+
 @pytest.mark.parametrize("is_last", [False, True])
 @pytest.mark.parametrize("begin", ["", "./"])
 def test_a_list_that_says_two_things_of_a_file_is_refused_as_sha256sum_finds_one_to_fail(

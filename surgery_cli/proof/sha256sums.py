@@ -15,7 +15,13 @@ from surgery_cli.errors import PlanError
 
 _ESCAPES: Final = {b"\\": b"\\\\", b"\n": b"\\n", b"\r": b"\\r"}
 _MEANT: Final = {escape: byte for byte, escape in _ESCAPES.items()}
-_LINE: Final = re.compile(rb"(\\?)([0-9a-fA-F]{64}) [ *](.+)", re.DOTALL)
+_LINES: Final = (
+    re.compile(rb"(?P<mark>\\?)(?P<digest>[0-9a-fA-F]{64}) [ *](?P<name>.+)", re.DOTALL),
+    # `--tag`, and what BSD writes
+    re.compile(
+        rb"(?P<mark>\\?)SHA256 ?\((?P<name>.+)\) ?= ?(?P<digest>[0-9a-fA-F]{64})", re.DOTALL
+    ),
+)
 
 
 def sums_of(digests: Iterable[tuple[str, str]]) -> bytes:
@@ -43,17 +49,18 @@ def digests_in(raw: bytes) -> dict[str, str] | None:
     for line in raw.split(b"\n"):
         if not line:
             continue
-        parts = _LINE.fullmatch(line.removesuffix(b"\r"))
+        text = line.removesuffix(b"\r")
+        parts = next(filter(None, (form.fullmatch(text) for form in _LINES)), None)
         if parts is None:
             return None
-        name = parts[3]
-        if parts[1]:
+        name = parts["name"]
+        if parts["mark"]:
             name = re.sub(rb"\\[\\nr]", lambda escape: _MEANT[escape[0]], name)
-        text = name.removeprefix(b"./").decode("utf-8", "backslashreplace")
-        digest = f"sha256:{parts[2].decode().lower()}"
-        if found.setdefault(text, digest) != digest:
+        file = name.removeprefix(b"./").decode("utf-8", "backslashreplace")
+        digest = f"sha256:{parts['digest'].decode().lower()}"
+        if found.setdefault(file, digest) != digest:
             raise PlanError(
-                f"the list has two digests of the file '{text}'",
+                f"the list has two digests of the file '{file}'",
                 why="of which one does not hold, whatever the file is",
                 fix="make the list again, or leave one of the two lines out",
             )
