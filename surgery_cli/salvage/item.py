@@ -25,7 +25,7 @@ from surgery_cli.salvage.leaves import (
     found_arrays,
     missing_blocks,
 )
-from surgery_cli.salvage.states import Proof, State
+from surgery_cli.salvage.states import Proof, Route, State
 from surgery_cli.salvage.structure import Likeness, Structure, named, strings_of, structure_of
 from surgery_cli.salvage.values import Values
 from surgery_cli.store import filesystem
@@ -114,7 +114,14 @@ class BrokenItem:
     @cached_property
     def structure(self) -> Structure:
         texts = [name for name, text in (self.strings or {}).items() if isinstance(text, str)]
-        return named(self._described, set(self.arrays), texts, self._like)
+        return named(self._described, self._stored_now(), texts, self._like)
+
+    def _stored_now(self) -> set[str]:
+        """The names of arrays that are there now: where a manifest stands, what only earlier ones lead to is dead."""
+        ways: dict[str, Route] = {name: one.described.route for name, one in self.arrays.items()}
+        if self._described.origin != "metadata" or "manifest" not in ways.values():
+            return set(ways)
+        return {name for name, way in ways.items() if way in ("manifest", "leaf folder")}
 
     @cached_property
     def strings(self) -> dict[str, Any] | None:

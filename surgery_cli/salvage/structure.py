@@ -17,6 +17,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.orbax.sidecars import (
     ARRAY_METADATAS,
+    EMPTY_TYPES,
     METADATA,
     PROCESS_FILE,
     SHARDING,
@@ -74,12 +75,21 @@ class Structure(msgspec.Struct, frozen=True):
     """``_METADATA`` but for its tree, where that can be read."""
     faults: dict[str, str]
     """Files that are not understood, and why."""
+    unnamed: Mapping[str, LeafPath | None] = {}
+    """What is stored and ``_METADATA`` does not name, with its path; None where a leaf stands in its way."""
+    placed_by_name: frozenset[LeafPath] = frozenset()
+    """Paths of those of which their stored names alone tell where they belong."""
 
     @property
     def is_known(self) -> bool:
         """True if all that the tree was is known, empty nodes and types of containers among it."""
         is_damaged = self.origin == "metadata" and METADATA in self.faults
-        return self.origin in _KNOWING and not is_damaged
+        return self.origin in _KNOWING and not is_damaged and not self.placed_by_name
+
+    @property
+    def is_of_metadata(self) -> bool:
+        """True if ``_METADATA`` is whole, and names all that is stored."""
+        return self.origin == "metadata" and METADATA not in self.faults and not self.unnamed
 
 
 def structure_of(item: Path) -> Structure:
@@ -137,28 +147,59 @@ def named(
 ) -> Structure:
     """The same with a path for every array that was found or named somewhere and has none yet, and for all ``texts``.
 
-    ``like`` stands for what is not known.
+    ``like`` stands for what is not known. Beside a whole ``_METADATA`` only what is stored counts.
     """
     entries, origin = dict(structure.entries), structure.origin
-    if like is not None and like.entries and origin != "metadata":
-        known_there = {**like.entries, **like.arrays_of(structure.expected)}
-        entries = {path: entries.get(path, entry) for path, entry in known_there.items()} | entries
+    given = {} if like is None else {**like.entries, **like.arrays_of(structure.expected)}
+    if like is not None and given and origin != "metadata":
+        entries = {path: entries.get(path, entry) for path, entry in given.items()} | entries
         origin = like.origin
     known = {stored_name(path) for path in entries}
     is_complete = origin == "metadata" and METADATA not in structure.faults
+    others = frozenset() if is_complete else structure.expected
+    placed = {stored_name(path): path for path in given}
     numbers = {path[:at] for path in entries for at, key in enumerate(path) if type(key) is int}
-    for name in () if is_complete else sorted(names.union(structure.expected, texts) - known):
-        keys: list[Key] = []
-        for key in name.split("."):
-            # what stands beside it is numbered: a list, and no dict
-            keys.append(int(key) if key.isdecimal() and tuple(keys) in numbers else key)
-        entries[LeafPath(keys)] = {
-            "value_type": VALUE_TYPES[LeafKind.STRING]
-            if name in texts
-            else array_type(name, structure.expected),
-            "skip_deserialize": False,
-        }
-    return msgspec.structs.replace(structure, entries=entries, origin=origin)
+    unnamed: dict[str, LeafPath | None] = {}
+    for name in sorted(names.union(others, texts) - known):
+        path = placed.get(name) or _path_by_name(name, numbers)
+        entry = given.get(path, {}) if name not in texts else {}
+        text = VALUE_TYPES[LeafKind.STRING]
+        if entry.get("value_type") in (None, text, *EMPTY_TYPES):
+            kind = text if name in texts else array_type(name, structure.expected)
+            entry = {"value_type": kind, "skip_deserialize": False}
+        unnamed[name] = path if not is_complete or _makes_room(entries, path) else None
+        if unnamed[name] is not None:
+            entries[path] = entry
+    return msgspec.structs.replace(
+        structure,
+        entries=entries,
+        origin=origin,
+        unnamed=unnamed if is_complete else {},
+        placed_by_name=frozenset(
+            path for name, path in unnamed.items() if path is not None and name not in placed
+        ),
+    )
+
+
+def _path_by_name(name: str, numbers: Collection[tuple[Key, ...]]) -> LeafPath:
+    """The path that a stored name tells; what stands beside numbered things is in a list, and no dict."""
+    keys: list[Key] = []
+    for key in name.split("."):
+        keys.append(int(key) if key.isdecimal() and tuple(keys) in numbers else key)
+    return LeafPath(keys)
+
+
+def _makes_room(entries: dict[LeafPath, Entry], path: LeafPath) -> bool:
+    """True if a leaf can stand there; what is said to be empty above it is not, and goes."""
+    above = [LeafPath(path[:at]) for at in range(1, len(path))]
+    standing = [one for one in above if one in entries]
+    if any(entries[one]["value_type"] not in EMPTY_TYPES for one in standing):
+        return False
+    if any(one[: len(path)] == path for one in entries):
+        return False
+    for one in standing:
+        del entries[one]
+    return True
 
 
 def array_type(name: str, expected: Collection[str]) -> str:

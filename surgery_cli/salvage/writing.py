@@ -176,8 +176,7 @@ def _write_sidecars(item: BrokenItem, leaves: list[KeptLeaf], target: Path) -> N
     structure, paths = item.structure, [kept.leaf.path for kept in leaves]
     names = {stored_name(path) for path in paths}
     entries = {kept.leaf.path: kept.leaf.entry for kept in leaves}
-    is_as_it_was = structure.origin == "metadata" and METADATA not in structure.faults
-    is_as_it_was &= entries == structure.entries
+    is_as_it_was = structure.is_of_metadata and entries == structure.entries
     raw = filesystem.read(item.directory / METADATA) if is_as_it_was else None
     filesystem.write(target / METADATA, raw or _metadata(item, entries))
     for folder, files in ((item.directory, (SHARDING,)), (item.directory / ARRAY_METADATAS, ())):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from surgery_cli import reports
@@ -11,6 +11,7 @@ from surgery_cli.salvage.item import BrokenItem, spec_of
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.place import is_understood
 from surgery_cli.salvage.states import Route
+from surgery_cli.salvage.structure import Structure
 from surgery_cli.salvage.survey import Survey
 from surgery_cli.store.locate.location import Location
 from surgery_cli.tree.paths import LeafPath
@@ -74,6 +75,9 @@ def rescue_report(
         for path, text in item.odd_types.items():
             said = f"{front}'{path}' is of a type {text!r} that nobody knows; taken for an array"
             notes.append(Consequence(DocsPage.RESCUE_LOOK, said))
+        notes += [
+            Consequence(DocsPage.RESCUE_LOOK, front + said) for said in _unnamed(item.structure)
+        ]
         if item.structure.origin != "metadata":
             said = f"{front}names and nesting come from {item.structure.origin}"
             notes.append(Consequence(DocsPage.RESCUE_LOOK, said))
@@ -98,6 +102,26 @@ def rescue_report(
         lost=states.count("lost"),
         notes=notes,
     )
+
+
+def _unnamed(structure: Structure) -> Iterator[str]:
+    """What is stored and ``_METADATA`` does not name, and what becomes of it."""
+    found = structure.unnamed.values()
+    guessed = structure.placed_by_name
+    for which, where in (
+        ([path for path in found if path in guessed], "placed by stored names alone"),
+        (
+            [path for path in found if path is not None and path not in guessed],
+            "placed as in what it is like",
+        ),
+        (
+            [name for name, path in structure.unnamed.items() if path is None],
+            "left out, as a leaf stands where its name leads",
+        ),
+    ):
+        if which:
+            said = listed([f"'{one}'" for one in which], 6, word="and")
+            yield f"stored, and named by no metadata: {said}; {where}"
 
 
 _UNSAID: Final = ["empty nodes", "None", "types of containers"]
