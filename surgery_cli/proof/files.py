@@ -48,7 +48,7 @@ def files_of(place: Path, record: Path | None = None) -> dict[str, Path]:
                     fix="put the file there, or remove the link",
                 )
             if place / name != record:
-                found[_key(name)] = place / name
+                found[file_key(name)] = place / name
     return dict(sorted(found.items()))
 
 
@@ -131,6 +131,6 @@ def of_each_file(
     return found
 
 
-def _key(name: str) -> str:
+def file_key(name: str) -> str:
     """A path as text; bytes that are no UTF-8 are escaped."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")

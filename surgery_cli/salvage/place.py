@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -22,6 +23,7 @@ from surgery_cli.store.locate.items import (
     handler_kind,
     step_metadata,
 )
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import quoted
 
 
@@ -55,6 +57,10 @@ class BrokenPlace(msgspec.Struct, frozen=True):
         """True if a step has, or had, several: paths of leaves begin with the item's name then."""
         return len(self.items) + len(self.lost.keys() - self.no_trees) > 1
 
+    def path(self, item: str, inner: LeafPath) -> LeafPath:
+        """A leaf's path in the whole tree: if the step has, or had, several, from the item's name on."""
+        return LeafPath((item, *inner)) if self.has_several_trees else inner
+
 
 def find_broken(path: Path) -> BrokenPlace:
     """The trees that stand, or stood, at a path, under whatever name a save has left them.
@@ -78,7 +84,7 @@ def find_broken(path: Path) -> BrokenPlace:
     while is_leftover(root.name) and len(inside := _folders(root)) == 1:
         root = inside[0]  # where surgery was building
     if is_item(root):
-        own = [root / name for name in _STEP_FILES if filesystem.is_file(root / name)]
+        own = [root / name for name in STEP_FILES if filesystem.is_file(root / name)]
         return BrokenPlace(root, {"": root}, own)
     sides = _no_trees(_handlers(root))
     trees = [folder for folder in _folders(root) if folder.name not in sides and is_item(folder)]
@@ -162,7 +168,8 @@ def _no_trees(handlers: Mapping[str, str]) -> frozenset[str]:
     return frozenset(name for name, one in handlers.items() if handler_kind(one) == "other")
 
 
-_STEP_FILES = (STEP_METADATA, "orbax.checkpoint")
+STEP_FILES: Final = (STEP_METADATA, "orbax.checkpoint")
+"""Files about a step that may stand in a tree's own directory."""
 
 
 def _folders(folder: Path) -> list[Path]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
-from pathlib import Path
 
 import msgspec
 
@@ -17,10 +15,10 @@ from surgery_cli.salvage.item import BrokenItem
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.likeness import Alike
 from surgery_cli.salvage.place import BrokenPlace
+from surgery_cli.salvage.seals import others_unlike_seal, sidecars_unlike_seal
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.open.file_item import FileItem
-from surgery_cli.store.orbax.sidecars import is_sidecar
 from surgery_cli.store.write.step import RECORD
 from surgery_cli.tree.paths import LeafPath
 
@@ -32,13 +30,13 @@ class Survey(msgspec.Struct, frozen=True):
     items: dict[str, BrokenItem | BrokenFile]
     leaves: dict[str, dict[LeafPath, SavedLeaf]]
     lost: dict[str, str]
-    """Items of which nothing is left, by name, and why that is known."""
+    """Items of which nothing is left, and what beside the trees is not what was sealed, by name, and why."""
     record_fault: str = ""
     """What is wrong with the record of digests, if it cannot be gone by."""
 
     def path(self, item: str, inner: LeafPath) -> LeafPath:
-        """A leaf's path in the whole tree: if the step has, or had, several items, from the item's name on."""
-        return LeafPath((item, *inner)) if self.place.has_several_trees else inner
+        """See ``BrokenPlace.path``."""
+        return self.place.path(item, inner)
 
 
 def survey(
@@ -54,7 +52,7 @@ def survey(
     record, fault = _record_of(place)
     for name, folder in place.items.items():
         form = format_of_broken(folder) if filesystem.is_file(folder) else None
-        distrusted = _not_as_sealed(place, folder, record)
+        distrusted = sidecars_unlike_seal(place, folder, record)
         item = items[name] = (
             BrokenItem(folder, like(name), distrusted=distrusted)
             if form is None
@@ -68,7 +66,8 @@ def survey(
         for name, item in items.items()
         if not leaves[name] and (item.structure.origin != "metadata" or item.structure.faults)
     }
-    return Survey(place, items, leaves, {**place.lost, **empty}, fault)
+    unlike = others_unlike_seal(place, record)
+    return Survey(place, items, leaves, {**place.lost, **empty, **unlike}, fault)
 
 
 def _recorded(record: Record, name: str, paths: Iterable[LeafPath]) -> dict[LeafPath, LeafDigest]:
@@ -94,18 +93,3 @@ def _record_of(place: BrokenPlace) -> tuple[Record | None, str]:
             None,
             f"'{file.name}' is damaged, and no digest on record counts: {error.problems[0].why}",
         )
-
-
-def _not_as_sealed(place: BrokenPlace, folder: Path, record: Record | None) -> frozenset[str]:
-    """The small files of an item that are there, and are not what was sealed."""
-    found = set()
-    for name, digest in ({} if record is None else record.files).items():
-        file = place.root / name
-        if not filesystem.is_file(file) or folder not in file.parents:
-            continue
-        inside = file.relative_to(folder)
-        if is_sidecar(inside):
-            with filesystem.reader(file) as stream:
-                if not digest.endswith(hashlib.file_digest(stream, "sha256").hexdigest()):
-                    found.add(inside.as_posix())
-    return frozenset(found)

@@ -12,6 +12,7 @@ from surgery_cli import reports
 from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.errors import CheckpointError, SurgeryError
 from surgery_cli.inputs.buckets import BucketPath, path_at
+from surgery_cli.proof.files import file_key
 from surgery_cli.proof.records import record_key, record_path, write_record
 from surgery_cli.proof.surgery_json import Record, new_record
 from surgery_cli.salvage.file import BrokenFile
@@ -82,6 +83,8 @@ class Rescue(msgspec.Struct, frozen=True):
                 else:
                     write_item(item, self.kept[name], place)
         for other in filter(is_understood, self.survey.place.others):
+            if file_key(other.name) in self.survey.lost:
+                continue
             linker.copy_tree(other, new / other.name)
         if filesystem.exists(new / V1_MARK) and not filesystem.exists(new / STEP_METADATA):
             filesystem.write(new / STEP_METADATA, b"{}")  # without one, Orbax's v1 knows no layout
