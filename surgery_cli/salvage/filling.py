@@ -12,9 +12,9 @@ from surgery_cli.compute.numpy_dtypes import numpy_dtype
 from surgery_cli.engine.digests import digest_reading, leaf_digest
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.proof.records import checked
-from surgery_cli.salvage.file import BrokenFile
 from surgery_cli.salvage.item import BrokenItem, spec_of
 from surgery_cli.salvage.leaves import SavedLeaf
+from surgery_cli.salvage.older_steps import path_there
 from surgery_cli.salvage.survey import Survey
 from surgery_cli.salvage.writing import KeptLeaf
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -109,7 +109,8 @@ def fills_of(
     """
     source = checked(other)
 
-    def fill(path: LeafPath, leaf: SavedLeaf, item: BrokenItem | BrokenFile) -> Fill:
+    def fill(name: str, leaf: SavedLeaf) -> Fill:
+        path, item = path_there(other, survey.place, name, leaf.path), survey.items[name]
         kept = (
             _of_another(path, leaf, other, item.zarr, fill_by)
             if isinstance(item, BrokenItem)
@@ -135,7 +136,8 @@ def fills_of_script(
         PlanError: it gives no such leaf, or one of another shape or dtype; all of them at once.
     """
 
-    def fill(path: LeafPath, leaf: SavedLeaf, item: BrokenItem | BrokenFile) -> Fill:
+    def fill(item_name: str, leaf: SavedLeaf) -> Fill:
+        path, item = survey.path(item_name, leaf.path), survey.items[item_name]
         assert isinstance(item, BrokenItem)  # of a file, no function is asked for
         if path not in values:
             raise PlanError(
@@ -148,9 +150,7 @@ def fills_of_script(
     return _fills(survey, fill)
 
 
-def _fills(
-    survey: Survey, fill: Callable[[LeafPath, SavedLeaf, BrokenItem | BrokenFile], Fill]
-) -> dict[LeafPath, Fill]:
+def _fills(survey: Survey, fill: Callable[[str, SavedLeaf], Fill]) -> dict[LeafPath, Fill]:
     found: dict[LeafPath, Fill] = {}
     gathering = Gathering()
     for name, leaves in survey.leaves.items():
@@ -158,7 +158,7 @@ def _fills(
             if leaf.state != "whole":
                 path = survey.path(name, inner)
                 with gathering.catching(path=str(path)):
-                    found[path] = fill(path, leaf, survey.items[name])
+                    found[path] = fill(name, leaf)
     gathering.raise_if_any()
     return found
 
@@ -169,14 +169,14 @@ def _of_file(path: LeafPath, leaf: SavedLeaf, other: Checkpoint) -> KeptLeaf:
     item, inner = other.item_of(path)
     assert isinstance(item, FileItem)
     spec = other.tree[path]
-    _refuse_another_type(path, leaf, spec, other.location.argument)
+    _refuse_another_type(path, leaf, spec, other.address)
     value = other.read(path) if spec.kind is LeafKind.STRING else leaf.value
     return KeptLeaf(msgspec.structs.replace(leaf, value=value), OfFile(item, inner))
 
 
 def _has_none(path: LeafPath, other: Checkpoint) -> PlanError:
     return PlanError(
-        f"'{other.location.argument}' has no '{path}'",
+        f"'{other.address}' has no '{path}'",
         why="it is to fill what is lost of it",
         fix="name an older step of the same run",
     )
@@ -192,15 +192,15 @@ def _of_another(
         return KeptLeaf(msgspec.structs.replace(leaf, value=other.read(path)))
     if stored is None:
         raise PlanError(
-            f"'{path}' of '{other.location.argument}' is no stored array",
+            f"'{path}' of '{other.address}' is no stored array",
             why=f"it is {spec.type_text}",
             fix="fill from an Orbax checkpoint of the same layout",
         )
     store, array = stored
-    _refuse_another_type(path, leaf, spec, other.location.argument)
+    _refuse_another_type(path, leaf, spec, other.address)
     if store.zarr != zarr:
         raise PlanError(
-            f"'{other.location.argument}' is stored as zarr {store.zarr}, and what is left as zarr {zarr}",
+            f"'{other.address}' is stored as zarr {store.zarr}, and what is left as zarr {zarr}",
             fix="name an older step of the same run",
         )
     return KeptLeaf(leaf, OfAnother(store, array.name, blocks_of(leaf, fill_by)))

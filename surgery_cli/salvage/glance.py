@@ -11,14 +11,16 @@ import msgspec
 from surgery_cli.errors import CheckpointError, LimitError, SurgeryError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.salvage.file import BrokenFile, format_of_broken
-from surgery_cli.salvage.item import BrokenItem
-from surgery_cli.salvage.place import find_broken
+from surgery_cli.salvage.item import BrokenItem, spec_of
+from surgery_cli.salvage.older_steps import path_there
+from surgery_cli.salvage.place import BrokenPlace, find_broken
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.orbax.contexts import ServiceFails
 from surgery_cli.store.orbax.sidecars import EMPTY_TYPES
-from surgery_cli.tree.paths import stored_name
+from surgery_cli.tree.paths import LeafPath, stored_name
+from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.quantities import leaves_text
 
 _SCANNED_BYTES: Final = 1 << 30
@@ -28,7 +30,8 @@ _SCANNED_BYTES: Final = 1 << 30
 class Glance(NamedTuple):
     """Of so many leaves, how many have all their chunks; with ``is_least``, there may be more.
 
-    Without ``has_structure``, names of arrays alone tell what some tree was. ``lost`` are items that cannot be had.
+    Without ``has_structure``, names of arrays alone tell what some tree was. ``lost`` are items that cannot be had;
+    ``lacking`` the leaves that have not all, by item, with what describes their arrays, if anything does.
     """
 
     whole: int
@@ -36,6 +39,8 @@ class Glance(NamedTuple):
     is_least: bool
     has_structure: bool
     lost: tuple[str, ...] = ()
+    place: BrokenPlace | None = None
+    lacking: tuple[tuple[str, LeafPath, LeafSpec | None], ...] = ()
 
     def __str__(self) -> str:
         least = "at least " if self.is_least else ""
@@ -92,7 +97,8 @@ def _glance(path: Path) -> Glance:
     scans = size <= _SCANNED_BYTES
     whole = count = 0
     has_structure = True
-    for folder in place.items.values():
+    lacking = []
+    for name, folder in place.items.items():
         if filesystem.is_file(folder):
             form = format_of_broken(folder)
             leaves = {} if form is None else BrokenFile(folder, form).found.leaves
@@ -108,6 +114,32 @@ def _glance(path: Path) -> Glance:
             )
             whole += is_there
             count += 1
+            if not is_there:
+                lacking.append(
+                    (name, leaf, None if array is None else spec_of(array, LeafKind.ARRAY))
+                )
     return Glance(
-        whole, count, is_least=not scans, has_structure=has_structure, lost=tuple(place.lost)
+        whole,
+        count,
+        is_least=not scans,
+        has_structure=has_structure,
+        lost=tuple(place.lost),
+        place=place,
+        lacking=tuple(lacking),
     )
+
+
+def could_fill(other: str, left: Glance | None) -> bool:
+    """True unless the metadata of the other checkpoint show that it cannot give what is lacking."""
+    if left is None or left.place is None:
+        return True
+    try:
+        checkpoint = open_checkpoint(other)
+        specs = {stored_name(path): spec for path, spec in checkpoint.tree.items()}
+        for item, inner, spec in left.lacking:
+            there = specs.get(stored_name(path_there(checkpoint, left.place, item, inner)))
+            if there is None or (spec and (there.shape, there.dtype) != (spec.shape, spec.dtype)):
+                return False
+    except SurgeryError:
+        return False
+    return True

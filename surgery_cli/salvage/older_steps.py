@@ -14,6 +14,7 @@ from surgery_cli.store.filesystem.listing import Listing, holds_pytree, step_nam
 from surgery_cli.store.locate.items import STEP_METADATA
 from surgery_cli.store.locate.steps import Step, find_steps
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import listed
 
 
@@ -45,6 +46,19 @@ def standing_for(text: str, place: BrokenPlace) -> Iterator[Checkpoint]:
         why=f"steps there: {listed([step.name for step in steps], 8)}{said}",
         fix="name another checkpoint",
     )
+
+
+def path_there(other: Checkpoint, place: BrokenPlace, item: str, inner: LeafPath) -> LeafPath:
+    """Where the other checkpoint has, or should have, a leaf of an item of the broken one.
+
+    That is in the item of the same name. A single tree is under its own name in one and the whole tree in the other
+    where a save was killed before anything said that what stands beside it is no tree.
+    """
+    path = place.path(item, inner)
+    if item in other.items:
+        return other.path_in(item, inner)
+    is_only = len(place.items) == 1 and not other.location.prefix_items
+    return inner if is_only and path not in other.tree else path
 
 
 def _steps(root: Path) -> list[Step]:

@@ -18,6 +18,7 @@ from surgery_cli.examination.condition import NOTHING_WHOLE, Condition, State
 from surgery_cli.examination.examine import examine
 from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import BucketPath, path_at
+from surgery_cli.salvage.glance import could_fill
 from surgery_cli.script.user_code import Say
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store import filesystem
@@ -167,9 +168,13 @@ def _with_older_steps(
 
     def told(row: reports.ExaminedPlace, one: Condition) -> reports.ExaminedPlace:
         before = [step for step in whole if row.step is not None and step < row.step]
-        if not row.whole_leaves or row.whole_leaves == row.leaves or not before:
+        if not row.whole_leaves or row.whole_leaves == row.leaves:
             return row
-        older, broken = quote(str(whole[max(before)])), quote(str(root / row.path))
+        fitting = (whole[step] for step in sorted(before, reverse=True))
+        found = next((path for path in fitting if could_fill(str(path), one.left)), None)
+        if found is None:
+            return row
+        older, broken = quote(str(found)), quote(str(root / row.path))
         partial = " --allow-partial" if one.left is not None and one.left.lost else ""
         fill = (
             f"`surgery rescue {broken} NEW --fill-from {older}{partial}` takes the rest from there"
