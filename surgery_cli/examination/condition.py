@@ -22,6 +22,7 @@ from surgery_cli.proof.sealed_files import seen_since_sealed
 from surgery_cli.proof.sharding_file import lacking_notes
 from surgery_cli.proof.step_metadata_file import folder_notes, lacks_step_metadata
 from surgery_cli.salvage.glance import Glance, glance
+from surgery_cli.salvage.place import whole_beside
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import is_committed, lock_around
 from surgery_cli.store.filesystem.listing import Listing, unreadable
@@ -222,7 +223,7 @@ def without_tree(found: Condition) -> Condition:
         found,
         state=State.DAMAGED,
         why=["it holds no tree of leaves, and other steps do"],
-        todo=NOTHING_WHOLE,
+        todo=NOTHING_WHOLE + _beside(found.place.path),
     )
 
 
@@ -258,7 +259,8 @@ def with_rescue(found: Condition, *, is_save: bool = False) -> Condition:
         of = ", ".join(copies)
         why.append(f"files in it have names that {of} gives until they are whole")
     if left is None or not left.whole:
-        todo = _NEVER_WHOLE if is_save else NOTHING_WHOLE
+        todo = (_NEVER_WHOLE if is_save else NOTHING_WHOLE) + _beside(path)
+        left = left if left is not None and left.leaves else None
     elif left.whole == left.leaves and left.lost:
         without = quoted(left.lost, 4, word="and")
         todo = f"{_rescue(path)} --allow-partial` writes a checkpoint of all of them, without {without}"
@@ -272,6 +274,17 @@ def with_rescue(found: Condition, *, is_save: bool = False) -> Condition:
         todo = f"do the copy again; else {todo}"
     todo = f"{found.todo}; {todo}" if found.todo else todo
     return msgspec.structs.replace(found, left=left, why=why, of=of, todo=todo)
+
+
+def _beside(path: Path) -> str:
+    """What of a step without a whole leaf is whole nevertheless, in words."""
+    whole: list[str] = []
+    if filesystem.is_folder(path):
+        with suppress(CheckpointError, OSError):
+            whole = whole_beside(path)
+    are = "is" if len(whole) == 1 else "are"
+    said = f"; {quoted(whole, 6, word='and')} beside it {are} whole, as far as metadata tell"
+    return said if whole else ""
 
 
 def with_structure(found: Condition, whole: Path | str) -> Condition:

@@ -168,6 +168,16 @@ def _no_trees(handlers: Mapping[str, str]) -> frozenset[str]:
     return frozenset(name for name, one in handlers.items() if handler_kind(one) == "other")
 
 
+def whole_beside(step: Path) -> list[str]:
+    """The items of a step that are no trees, and hold what Orbax's handler of each reads, as far as metadata tell."""
+    handlers = _handlers(step)
+    return [
+        name
+        for name in sorted(_no_trees(handlers))
+        if filesystem.is_folder(step / name) and not any(item_faults(step / name, handlers[name]))
+    ]
+
+
 STEP_FILES: Final = (STEP_METADATA, "orbax.checkpoint")
 """Files about a step that may stand in a tree's own directory."""
 

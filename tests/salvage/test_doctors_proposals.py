@@ -143,3 +143,36 @@ def test_an_older_step_of_other_shapes_is_not_proposed_and_named_where_it_is_ref
     assert [given["fill_from"] for _, given in _proposals(run) if "fill_from" in given] == [
         str(run / "1")
     ]
+
+
+@pytest.mark.parametrize("damage", ["gone", "empty", "metadata alone"])
+@pytest.mark.parametrize("lacks", [None, "arr", "meta", "metrics"])
+def test_of_a_step_without_its_tree_it_is_said_what_beside_it_is_whole(tmp_path, damage, lacks):
+    options = ocp.CheckpointManagerOptions(best_fn=lambda metrics: metrics["loss"])
+    with ocp.CheckpointManager(tmp_path / "run", options=options) as manager:
+        for step in (1, 2):
+            items = {
+                "state": ocp.args.StandardSave({"w": np.ones(9)}),
+                "arr": ocp.args.ArraySave(np.ones(9)),
+                "meta": ocp.args.JsonSave({"s": 1}),
+            }
+            manager.save(step, args=ocp.args.Composite(**items), metrics={"loss": 1.0})
+    step = tmp_path / "run" / "2"
+    shutil.rmtree(step / "state")
+    if damage != "gone":
+        (step / "state").mkdir()
+    if damage == "metadata alone":
+        (step / "state" / "_METADATA").touch()
+    for file in (step / lacks).rglob("*") if lacks else ():
+        if file.is_file():
+            file.unlink()
+
+    rows = surgery.doctor(str(tmp_path / "run"), settled_seconds=0).places
+    (row,) = (row for row in rows if row.path == "2")
+
+    whole = [f"'{name}'" for name in ("arr", "meta", "metrics") if name != lacks]
+    said = f"{', '.join(whole[:-1])} and {whole[-1]} beside it are whole"
+    assert row.state == "damaged"
+    assert "no whole leaf was found" in row.todo
+    assert said in row.todo
+    assert not row.leaves
