@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from enum import StrEnum
 from pathlib import Path
 from shlex import quote
 from typing import Final
@@ -15,13 +14,14 @@ import msgspec
 from surgery_cli.errors import CheckpointError, LimitError, NotPermittedError, SurgeryError
 from surgery_cli.examination.footprint import NOTHING_SEEN, Footprint
 from surgery_cli.examination.places import Kind, Place
+from surgery_cli.examination.states import Condition, State
 from surgery_cli.examination.temporary_names import is_copy
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.proof.metadata_files import metadata_faults
 from surgery_cli.proof.sealed_files import seen_since_sealed
 from surgery_cli.proof.sharding_file import lacking_notes
 from surgery_cli.proof.step_metadata_file import folder_notes, lacks_step_metadata
-from surgery_cli.salvage.glance import Glance, glance
+from surgery_cli.salvage.glance import glance
 from surgery_cli.salvage.place import whole_beside
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import is_committed, lock_around
@@ -32,47 +32,6 @@ from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.write.strategy import WORTHWHILE_DEAD_BYTES
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.quantities import counted
-
-
-class State(StrEnum):
-    """What is known of a thing."""
-
-    WHOLE = "whole"
-    WRITING = "writing"
-    """Somebody is seen to write, or to remove it."""
-    UNSETTLED = "unsettled"
-    """It does not look whole, and somebody changed it a moment ago."""
-    UNFINISHED = "unfinished"
-    DAMAGED = "damaged"
-    LEFTOVER = "leftover"
-    UNREADABLE = "unreadable"
-    """The system does not let this user look at it, or a limit does not: whether it is whole cannot be told."""
-    APART = "apart"
-    """Nothing that a run needs: other files, and checkpoints without leaves."""
-
-
-class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found of one thing: ``why`` it is in that state, and what ``todo``.
-
-    ``leaves`` are counted where it opens; ``left`` is what a rescue would find where it does not.
-    """
-
-    place: Place
-    state: State
-    of: str = ""
-    """Who has left it, or writes it."""
-    seen: Footprint
-    leaves: int | None = None
-    left: Glance | None = None
-    lost_items: bool = False
-    """Some of what a step should hold beside its trees of leaves is not there."""
-    is_treeless: bool = False
-    """It is whole as far as it says, and holds no tree of leaves."""
-    has_whole_trees: bool = False
-    """Nothing is wrong with its trees of leaves: what is damaged stands beside them."""
-    dead_bytes: int = 0
-    why: list[str] = []
-    todo: str = ""
 
 
 def condition(place: Place, seen: Footprint) -> Condition:

@@ -11,8 +11,6 @@ from typing import Final
 import msgspec
 
 from surgery_cli.examination.condition import (
-    Condition,
-    State,
     condition,
     unreadable_condition,
     with_structure,
@@ -21,6 +19,7 @@ from surgery_cli.examination.condition import (
 from surgery_cli.examination.footprint import footprint
 from surgery_cli.examination.leftovers import leftover_condition
 from surgery_cli.examination.places import Kind, Place, places_at
+from surgery_cli.examination.states import Condition, State
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import unfinished_name
 from surgery_cli.words.quantities import duration_text

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from shlex import quote
 
-from surgery_cli.examination.condition import Condition, State
 from surgery_cli.examination.footprint import Footprint
 from surgery_cli.examination.places import Kind, Place
+from surgery_cli.examination.states import Condition, State
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.salvage.glance import Glance, glance
 from surgery_cli.store import filesystem

@@ -12,6 +12,7 @@ import msgspec
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.proof.side_items import fault_text, item_faults
+from surgery_cli.proof.side_values import value_faults
 from surgery_cli.salvage.file import format_of_broken
 from surgery_cli.salvage.item import is_item
 from surgery_cli.store import filesystem
@@ -176,6 +177,17 @@ def whole_beside(step: Path) -> list[str]:
         for name in sorted(_no_trees(handlers))
         if filesystem.is_folder(step / name) and not any(item_faults(step / name, handlers[name]))
     ]
+
+
+def undecodable_beside(place: BrokenPlace, memory_bytes: int) -> dict[str, str]:
+    """The items beside the trees of which an array does not decode, by name, and why."""
+    handlers = _handlers(place.root)
+    found: dict[str, str] = {}
+    for other in place.others:
+        if other.name in handlers and filesystem.is_folder(other):
+            for fault in value_faults(other, handlers[other.name], memory_bytes):
+                found.setdefault(other.name, fault_text(*fault))
+    return found
 
 
 STEP_FILES: Final = (STEP_METADATA, "orbax.checkpoint")

@@ -14,7 +14,7 @@ from surgery_cli.salvage.file import BrokenFile, format_of_broken
 from surgery_cli.salvage.item import BrokenItem
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.likeness import Alike
-from surgery_cli.salvage.place import BrokenPlace
+from surgery_cli.salvage.place import BrokenPlace, undecodable_beside
 from surgery_cli.salvage.seals import others_unlike_seal, sidecars_unlike_seal
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.small_files import read_small
@@ -30,7 +30,7 @@ class Survey(msgspec.Struct, frozen=True):
     items: dict[str, BrokenItem | BrokenFile]
     leaves: dict[str, dict[LeafPath, SavedLeaf]]
     lost: dict[str, str]
-    """Items of which nothing is left, and what beside the trees is not what was sealed, by name, and why."""
+    """Items of which nothing is left, and what beside the trees is not what was sealed, or does not decode, by name."""
     record_fault: str = ""
     """What is wrong with the record of digests, if it cannot be gone by."""
 
@@ -66,8 +66,8 @@ def survey(
         for name, item in items.items()
         if not leaves[name] and (item.structure.origin != "metadata" or item.structure.faults)
     }
-    unlike = others_unlike_seal(place, record)
-    return Survey(place, items, leaves, {**place.lost, **empty, **unlike}, fault)
+    others = undecodable_beside(place, memory_bytes) | others_unlike_seal(place, record)
+    return Survey(place, items, leaves, {**place.lost, **empty, **others}, fault)
 
 
 def _recorded(record: Record, name: str, paths: Iterable[LeafPath]) -> dict[LeafPath, LeafDigest]:

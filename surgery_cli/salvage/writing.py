@@ -18,6 +18,7 @@ from surgery_cli.store.orbax.arrays import Window, below
 from surgery_cli.store.orbax.contexts import new_context
 from surgery_cli.store.orbax.sidecars import (
     ARRAY_METADATAS,
+    EMPTY_TYPES,
     METADATA,
     SHARDING,
     STRINGS,
@@ -175,8 +176,11 @@ def _write_sidecars(item: BrokenItem, leaves: list[KeptLeaf], target: Path) -> N
     """What stands beside the arrays, for the leaves that there are; as it was, where all of them are."""
     structure, paths = item.structure, [kept.leaf.path for kept in leaves]
     names = {stored_name(path) for path in paths}
-    entries = {kept.leaf.path: kept.leaf.entry for kept in leaves}
-    is_as_it_was = structure.is_of_metadata and entries == structure.entries
+    entries = {kept.leaf.path: _to_be_restored(kept.leaf.entry) for kept in leaves}
+    stored = {"use_ocdbt": item.is_ocdbt, "use_zarr3": item.zarr == 3}
+    said = {name: structure.head.get(name) for name in stored}
+    is_true = all(said[name] in (None, stored[name]) for name in stored)
+    is_as_it_was = structure.is_of_metadata and is_true and entries == structure.entries
     raw = filesystem.read(item.directory / METADATA) if is_as_it_was else None
     filesystem.write(target / METADATA, raw or _metadata(item, entries))
     for folder, files in ((item.directory, (SHARDING,)), (item.directory / ARRAY_METADATAS, ())):
@@ -199,17 +203,26 @@ def _write_sidecars(item: BrokenItem, leaves: list[KeptLeaf], target: Path) -> N
         filesystem.write(target / STRINGS, msgspec.json.encode(strings))
 
 
+def _to_be_restored(entry: Entry) -> Entry:
+    """What is said of a leaf that has values: Orbax knows nothing that it could make of one to be skipped."""
+    if entry["value_type"] in EMPTY_TYPES or not entry.get("skip_deserialize"):
+        return entry
+    return {**entry, "skip_deserialize": False}
+
+
 def _metadata(item: BrokenItem, entries: dict[LeafPath, Entry]) -> bytes:
     tree = {
         entry_key(path): {"key_metadata": key_records(path), "value_metadata": entry}
         for path, entry in entries.items()
     }
+    said = {k: v for k, v in item.structure.head.items() if k != "value_metadata_tree"}
     head = {
-        "use_ocdbt": item.is_ocdbt,
-        "use_zarr3": item.zarr == 3,
         "store_array_data_equal_to_fill_value": True,
         "custom_metadata": None,
-    } | {k: v for k, v in item.structure.head.items() if k != "value_metadata_tree"}
+        **said,
+        "use_ocdbt": item.is_ocdbt,  # as the files are: it may say so of another save
+        "use_zarr3": item.zarr == 3,
+    }
     return json.dumps({TREE: tree, **head}).encode()
 
 

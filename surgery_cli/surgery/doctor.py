@@ -14,8 +14,9 @@ from msgspec.structs import replace
 from surgery_cli import reports
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import CheckpointError, NotPermittedError, SurgeryError
-from surgery_cli.examination.condition import NOTHING_WHOLE, Condition, State
+from surgery_cli.examination.condition import NOTHING_WHOLE
 from surgery_cli.examination.examine import examine
+from surgery_cli.examination.states import Condition, State
 from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.salvage.glance import could_fill

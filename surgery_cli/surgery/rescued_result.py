@@ -27,6 +27,8 @@ from surgery_cli.store.filesystem.write_failures import is_of_writing, write_fai
 from surgery_cli.store.locate.items import STEP_METADATA, V1_MARK
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.open.contradictions import contradictions
+from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.write.aftermath import with_aftermath
 from surgery_cli.store.write.bucket_staging import BucketStaging
 from surgery_cli.store.write.staging import Staging
@@ -90,6 +92,7 @@ class Rescue(msgspec.Struct, frozen=True):
             filesystem.write(new / STEP_METADATA, b"{}")  # without one, Orbax's v1 knows no layout
         filesystem.forget(new)
         written = Checkpoint(locate(str(new), staging=True))
+        _refuse_unrestorable(written)
         digests = {}
         for name, leaves in self.kept.items():
             for one in leaves:
@@ -115,6 +118,17 @@ class Rescue(msgspec.Struct, frozen=True):
             rescued=origins,
             digests=digests,
         )
+
+
+def _refuse_unrestorable(written: Checkpoint) -> None:
+    """See that what is said of the tree is not what Orbax would refuse."""
+    for item in written.items.values():
+        for why in contradictions(item) if isinstance(item, PytreeItem) else ():
+            raise CheckpointError(
+                "what metadata say of the tree is no tree that Orbax restores",
+                why=why,
+                fix="put `_METADATA` of another step of the run in its place, and run the command again",
+            )
 
 
 def _staging(target: Path, linker: Linker) -> Staging | BucketStaging:

@@ -103,3 +103,19 @@ def test_a_file_that_came_later_and_belongs_to_no_item_is_no_loss(step, tmp_path
     surgery.rescue(str(step), str(tmp_path / "new"))
 
     assert (tmp_path / "new" / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("item", ["arr/checkpoint", "rng/jax_random_key/checkpoint"])
+def test_without_a_seal_an_array_beside_the_tree_that_does_not_decode_is_lost(
+    saved, tmp_path, item
+):
+    step = shutil.copytree(saved, tmp_path / "7")
+    (step / "surgery.json").unlink()
+    (chunk,) = (file for file in (step / item).iterdir() if not file.name.startswith("."))
+    chunk.write_bytes(bytes(chunk.stat().st_size))
+
+    name = item.split("/")[0]
+    with pytest.raises(CheckpointError, match=f"'{name}' lost"):
+        surgery.rescue(str(step), str(tmp_path / "new"))
+    surgery.rescue(str(step), str(tmp_path / "new"), allow_partial=True)
+    assert not (tmp_path / "new" / name).exists()

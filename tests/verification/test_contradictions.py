@@ -116,6 +116,10 @@ DAMAGES = {
 }
 
 
+OTHER_TREES = [name for name in DAMAGES if "name" in name or name == "an array that is None"]
+"""The damages that leave metadata of another tree, which a rescue goes by."""
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_what_orbax_refuses_is_found_and_refused_and_nothing_else_is(
@@ -130,6 +134,19 @@ def test_what_orbax_refuses_is_found_and_refused_and_nothing_else_is(
     assert calls_whole(tmp_path / "run") == (
         ["doctor", "verify", "seal", "edit"] if restored else []
     )
+    rescued = tmp_path / "rescued"
+    try:
+        surgery.rescue(str(place), str(rescued))
+    except SurgeryError:
+        assert not rescued.exists()
+    else:
+        assert is_restored(rescued) or (_is_readable(rescued) and damage in OTHER_TREES)
+
+
+def _is_readable(place):
+    """True if Orbax restores the tree that it has become, whatever that is."""
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        return checkpointer.restore(place) is not None
 
 
 STEP_FILES = ["_CHECKPOINT_METADATA", "orbax.checkpoint"]
