@@ -167,7 +167,7 @@ def _proved(
                 memory_bytes=run.memory_bytes,
                 listener=listener,
                 before=writer.read_before,
-                vouching=writer.vouching,
+                buffers=writer.buffers,
             )
         except WriteError:
             with withdrawing(
