@@ -42,7 +42,7 @@ class Bounds(NamedTuple):
                     field=field,
                 ) from None
         else:
-            found = _BOUNDS.fullmatch(given.replace(" ", ""))
+            found = _BOUNDS.fullmatch(str(given).replace(" ", ""))
             if found is None or not any(found.groups()):
                 raise PlanError(
                     worded("{} takes bounds, not '{}'", FieldName(field), given),
