@@ -41,6 +41,10 @@ class Named:
         """Where leaves and nodes stand."""
         return Places(self.draft.leaves)
 
+    def lacking(self, tree: TreeSpec) -> list[LeafPath]:
+        """The leaves of another tree that are named there, and not here."""
+        return [path for path in self.selected_in(tree) if path not in self.draft.leaves]
+
     @cached_property
     def states(self) -> frozenset[LeafPath]:
         """The nodes of the states of optimizers."""

@@ -14,7 +14,7 @@ from surgery_cli.draft.seen import BlockDigests, Seen
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.rules.contract import Named, Rule
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec, lists_in, nodes_above
+from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec, other_containers
 
 _SHOWN: Final = len("sha256:") + 12
 
@@ -90,14 +90,9 @@ class DigestsOf(Rule, frozen=True):
 
 def _other_containers(named: Named, manifest: Manifest) -> Iterator[tuple[LeafPath, str]]:
     """Nodes above the same leaves that are another container, into which a restore of the other side's tree fails."""
-    if manifest.containers is None:
-        return
-    known = [path for path in named.leaves if path.spelling in manifest.leaves]
-    lists = lists_in(known)
-    for node in sorted(nodes_above(known), key=str):
-        here = "list" if node in lists else "dict"
-        there = manifest.containers.get(node.spelling, "dict")
-        if here != there:
+    if manifest.containers is not None:
+        known = [path for path in named.leaves if path.spelling in manifest.leaves]
+        for node, here, there in other_containers(known, manifest.containers):
             yield node, f"it is a {here}, in the manifest a {there}"
 
 

@@ -106,10 +106,8 @@ class EqualIn(Equality, frozen=True):
 
     def absent(self, named: Named) -> Iterator[tuple[LeafPath, str]]:
         tree = self.held_against(named.draft, named.scene)
-        if tree is None:
-            return
-        for path in named.selected_in(tree):
-            if path not in named.draft.leaves:
+        if tree is not None:
+            for path in named.lacking(tree):
                 yield path, f"it is missing, there it is {tree[path].type_text}"
 
     def other(self, path: LeafPath, named: Named) -> Output | None:
@@ -146,8 +144,8 @@ class Unchanged(Equality, frozen=True):
         draft = named.draft
         homes = (output.home for output in draft.leaves.values())
         here = {home.path for home in homes if home is not None and home.source == SOURCE}
-        for path in named.selected_in(draft.source_tree):
-            if path not in draft.leaves and path not in here:
+        for path in named.lacking(draft.source_tree):
+            if path not in here:
                 yield path, f"it is gone, and was {draft.source_tree[path].type_text}"
 
     def other(self, path: LeafPath, named: Named) -> Output | None:

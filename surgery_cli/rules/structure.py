@@ -43,9 +43,8 @@ class SameStructureAs(Rule, frozen=True):
 
     def absent(self, named: Named) -> Iterator[tuple[LeafPath, str]]:
         other = self.held_against(named.draft, named.scene)
-        for path in named.selected_in(other):
-            if path not in named.draft.leaves:
-                yield path, f"it is missing, there it is {_type(other[path])}"
+        for path in named.lacking(other):
+            yield path, f"it is missing, there it is {_type(other[path])}"
         for path in named.leaves:  # empty containers, which no other rule is about
             spec = named.draft.leaves[path].spec
             if spec.kind is LeafKind.EMPTY and (found := _difference(spec, other.get(path))):

@@ -37,7 +37,8 @@ class Setting(NamedTuple):
 
     ``parser`` reads one text and may refuse it as a usage error. ``option`` are its names, by default the field's own;
     ``read`` makes the value of everything that was given. ``default`` is the text that stands for the field's default,
-    ``least`` the smallest number that the option takes. Without the setting ``needs`` it would say nothing.
+    ``least`` the smallest number that the option takes. Without the setting ``needs`` it would say nothing. Where a run
+    goes on many hosts, each may be told otherwise only ``of_host``.
     """
 
     group: Group
@@ -48,6 +49,7 @@ class Setting(NamedTuple):
     default: str | None = None
     least: int | None = None
     needs: str = ""
+    of_host: bool = False
 
 
 def setting(description: str, group: Group, *form: Any, **typed: Any) -> Meta:

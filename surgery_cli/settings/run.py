@@ -82,6 +82,7 @@ class WritingOptions(AbovePlan, frozen=True, kw_only=True):
             option="--rate",
             read=rate_of,
             default="100MiB",
+            of_host=True,
         ),
     ] = 100 << 20
     distributed: Annotated[
@@ -98,6 +99,7 @@ class WritingOptions(AbovePlan, frozen=True, kw_only=True):
             Group.HOSTS,
             "HOST:PORT",
             needs="distributed",
+            of_host=True,
         ),
     ] = None
     process: Annotated[
@@ -108,6 +110,7 @@ class WritingOptions(AbovePlan, frozen=True, kw_only=True):
             "N",
             least=0,
             needs="distributed",
+            of_host=True,
         ),
     ] = None
     processes: Annotated[
@@ -118,6 +121,7 @@ class WritingOptions(AbovePlan, frozen=True, kw_only=True):
             "N",
             least=1,
             needs="distributed",
+            of_host=True,
         ),
     ] = None
     like_init: LikeInit = None

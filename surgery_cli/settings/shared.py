@@ -46,6 +46,7 @@ Memory = Annotated[
         option="--memory",
         read=memory_of,
         default="4GiB",
+        of_host=True,
     ),
 ]
 MEMORY_BYTES: Final = 4 << 30

@@ -91,7 +91,7 @@ def apply(
         return _ended(done, started, before)
     run = _ready(prepared, target, destination, plan, options, say, open_gate, before, restored)
     if membership is not None:
-        run = replace(run, company=Company.met(membership, run.prepared, target))
+        run = replace(run, company=Company.met(membership, run.prepared, target, run.options))
     check_sealed_files(run.prepared.checkpoint)
     try:
         expect_reads(run.prepared)  # while the destination is seen to
@@ -156,7 +156,7 @@ def take_part(
     with reading(path_at(source)):
         prepared = prepare(source, plan, options, say)
     check_expected(prepared, options)
-    company = Company.met(membership, prepared, target)
+    company = Company.met(membership, prepared, target, options)
     run = replace(_run(prepared, plan, options), company=company)
     try:
         write_share(run)

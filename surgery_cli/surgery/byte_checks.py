@@ -23,7 +23,7 @@ from surgery_cli.surgery.file_checks import file_findings
 from surgery_cli.surgery.leaf_checks import LeafChecks
 from surgery_cli.surgery.leaf_names import containers_of, document_names, spellings
 from surgery_cli.surgery.sampling import drawn, everything
-from surgery_cli.tree.specs import TreeSpec
+from surgery_cli.tree.specs import other_containers
 from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Consequence, Note, Remark
 from surgery_cli.words.pages import DocsPage
@@ -123,16 +123,11 @@ def _side_findings(checkpoint: Checkpoint, memory_bytes: int) -> list[reports.Fi
 
 def _container_findings(checkpoint: Checkpoint, expected: Expected) -> Iterator[reports.Finding]:
     """Nodes that print the same leaves and are another container: a restore into the other side's tree fails."""
-    known = [path for path in checkpoint.tree if expected.key_of(path) in expected.digests]
-    found = containers_of(checkpoint, known)
-    if expected.containers is None or found is None:
+    if expected.containers is None or containers_of(checkpoint, ()) is None:
         return
-    above = TreeSpec({path: checkpoint.tree[path] for path in known}).nodes
-    nodes = {node.spelling for node in above}
-    for node in sorted(nodes & (found.keys() | expected.containers.keys())):
-        here, there = found.get(node, "dict"), expected.containers.get(node, "dict")
-        if here != there:
-            yield reports.Finding(node or ".", "container", here=here, there=there)
+    known = [path for path in checkpoint.tree if expected.key_of(path) in expected.digests]
+    for node, here, there in other_containers(known, expected.containers):
+        yield reports.Finding(node.spelling or ".", "container", here=here, there=there)
 
 
 def _nan_findings(

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from surgery_cli import __version__
-from surgery_cli.draft.digest import DigestPart
 from surgery_cli.draft.kernel import Window
 from surgery_cli.engine.checks import refuse_breaches
 from surgery_cli.engine.digests import Digester, LeafDigest
 from surgery_cli.engine.executed import Executed
 from surgery_cli.engine.shared_execution import SharedExecution
 from surgery_cli.engine.shares import Share
-from surgery_cli.errors import DestinationError, PlanError, Problem
+from surgery_cli.errors import DestinationError, PlanError
 from surgery_cli.hosts.lives import PATIENCE_WITH_CALLS_SECONDS
 from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.operations.map import Map
@@ -27,6 +25,7 @@ from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.write.item import copied_leaves
 from surgery_cli.store.write.shared_step import SharedStepWriter
+from surgery_cli.surgery.agreement import agree
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.words.notes import Remark
 from surgery_cli.words.pages import DocsPage
@@ -66,50 +65,21 @@ class Company:
         self._paths = list(prepared.draft.leaves)
 
     @classmethod
-    def met(cls, membership: Membership, prepared: Prepared, destination: Path) -> Company:
+    def met(
+        cls, membership: Membership, prepared: Prepared, destination: Path, options: Options
+    ) -> Company:
         """Once all are about to do the same.
 
         Raises:
             PlanError: they are not.
         """
         company = cls(membership, prepared)
-        company._agree(prepared, destination)
+        agree(membership, prepared, destination, options)
         membership.left_by_first = (
             f"what it had built may stand beside '{destination}': "
             f"`surgery clean {quote(str(destination))}` removes that"
         )
         return company
-
-    def _agree(self, prepared: Prepared, destination: Path) -> None:
-        """See that all processes are about to do the same, before any byte moves."""
-        own = {
-            "surgery": __version__,
-            "source": str(prepared.checkpoint.location.root),
-            "destination": str(destination),
-            "draft": prepared.draft.digest,
-            "compact": " ".join(name for name, chosen in prepared.compact.items() if chosen),
-        }
-        gathered = self.membership.gather("agreed", msgspec.msgpack.encode(own))
-        said = [msgspec.msgpack.decode(one, type=dict[str, str]) for one in gathered]
-        problems = [
-            self._disagreement(number, what, said[0][what], other[what])
-            for number, other in enumerate(said)
-            for what in own
-            if other.get(what) != said[0][what]
-        ]
-        if problems:
-            raise PlanError.of(problems)
-
-    def _disagreement(self, number: int, what: str, first: str, other: str) -> Problem:
-        named = what
-        if what == "draft" and first[DigestPart().source] != other[DigestPart().source]:
-            named = "source's fingerprint, in its draft"
-        where = [f"'{self.membership.host_of(one)}'" for one in (0, number)]
-        return Problem(
-            f"process {number} on {where[1]} is not about to do what process 0 on {where[0]} is",
-            why=f"its {named} is '{other}', there '{first}'",
-            fix="start the same command of the same release on every host, with paths that mean the same files there",
-        )
 
     # ---- in the first process
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -147,6 +147,20 @@ def lists_in(paths: Iterable[LeafPath]) -> set[LeafPath]:
         for depth, key in enumerate(path)
         if isinstance(key, int)
     }
+
+
+def other_containers(
+    paths: Collection[LeafPath], known: Mapping[str, str]
+) -> Iterator[tuple[LeafPath, str, str]]:
+    """The nodes above ``paths`` that are another container than ``known`` says by spelling, with what they are in both.
+
+    What it does not name is a dict there.
+    """
+    lists = lists_in(paths)
+    for node in sorted(nodes_above(paths), key=str):
+        here = "list" if node in lists else "dict"
+        if here != (there := known.get(node.spelling, "dict")):
+            yield node, here, there
 
 
 class TreeSpec(dict[LeafPath, LeafSpec]):
