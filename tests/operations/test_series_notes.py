@@ -57,7 +57,7 @@ def layers(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "{11..0}",
         ),
         ("params/layers_{3,4}", "params/layers", "'params/layers_{0..2,5..11}' are", "{0..11}"),
-        ("params/pad_0[0-8]", "params/pad", "'params/pad_{09,10,11}' are", "{00..11}"),
+        ("params/pad_0[0-8]", "params/pad", "'params/pad_{09..11}' are", "{00..11}"),
         ("params/enc%2Fh_[01]", "params/enc", "'params/enc%2Fh_2' is", "{0..2}"),
         ("params/row/{0..1}", "params/all", "'params/row/2' is", "{0..2}"),
         (r"re:params/layers_(\d)/bias", "params/w", "'params/layers_{10,11}/bias' are", ""),
