@@ -25,13 +25,16 @@ UNIT = 16 << 20
 
 @pytest.fixture(scope="module")
 def sealed(tmp_path_factory):
-    """A sealed checkpoint with a leaf of two blocks, in a file of two pieces, that no test writes to."""
+    """A sealed checkpoint with a leaf of two blocks, each in a file of two pieces, that no test writes to.
+
+    Not in a database: how many chunks come into one file of it, TensorStore decides by how long each takes.
+    """
     place = tmp_path_factory.mktemp("sealed") / "big"
     numbers = np.random.default_rng(0)
-    tree = {"big": numbers.standard_normal((1700, 4096), np.float32)}
+    tree = {"big": numbers.standard_normal((5000, 2048), np.float32)}
     tree |= {f"small_{n}": numbers.standard_normal((300, 100), np.float32) for n in range(9)}
-    saving = {name: ocp.SaveArgs(chunk_byte_size=4 << 20) for name in tree}
-    with ocp.PyTreeCheckpointer() as checkpointer:
+    saving = {name: ocp.SaveArgs(chunk_byte_size=21 << 20) for name in tree}
+    with ocp.PyTreeCheckpointer(use_ocdbt=False) as checkpointer:
         checkpointer.save(place, tree, save_args=saving)
     surgery.seal(str(place))
     return place, tree
@@ -50,7 +53,7 @@ def turns(place, count, **options):
 
 
 def data_file(place):
-    return max(place.glob("ocdbt.process_0/d/*"), key=lambda file: file.stat().st_size)
+    return place / "big/0.0"
 
 
 def test_the_record_has_the_digests_of_blocks_and_pieces(sealed):
@@ -58,18 +61,18 @@ def test_the_record_has_the_digests_of_blocks_and_pieces(sealed):
     record = json.loads((place / "surgery.json").read_text())
     assert list(record["leaf_blocks"]) == ["big"]
     grid = record["digests"]["big"]["grid"]
-    starts = product(*(range(0, size, step) for size, step in zip((1700, 4096), grid, strict=True)))
+    starts = product(*(range(0, size, step) for size, step in zip((5000, 2048), grid, strict=True)))
     blocks = [tree["big"][a : a + grid[0], b : b + grid[1]] for a, b in starts]
     assert record["leaf_blocks"]["big"] == "".join(
         hashlib.sha256(np.ascontiguousarray(block)).hexdigest() for block in blocks
     )
-    file = data_file(place)
-    ((name, pieces),) = record["file_blocks"].items()
-    raw = (place / name).read_bytes()
-    assert (place / name, pieces["bytes"], pieces["piece"]) == (file, len(raw), UNIT)
-    assert pieces["digests"] == "".join(
-        hashlib.sha256(raw[at : at + UNIT]).hexdigest() for at in range(0, len(raw), UNIT)
-    )
+    assert {*record["file_blocks"]} == {"big/0.0", "big/1.0"}
+    for name, pieces in record["file_blocks"].items():
+        raw = (place / name).read_bytes()
+        assert (pieces["bytes"], pieces["piece"]) == (len(raw), UNIT)
+        assert pieces["digests"] == "".join(
+            hashlib.sha256(raw[at : at + UNIT]).hexdigest() for at in range(0, len(raw), UNIT)
+        )
 
 
 @pytest.mark.parametrize("count", [1, 3, 20])
@@ -110,7 +113,7 @@ def test_a_flipped_value_is_named_with_its_block_and_found_in_one_turn(sealed, o
     array[1500, 17] += 1
     record = (own / "surgery.json").read_bytes()
     shutil.rmtree(own)
-    with ocp.PyTreeCheckpointer() as checkpointer:
+    with ocp.PyTreeCheckpointer(use_ocdbt=False) as checkpointer:
         checkpointer.save(own, {**sealed[1], "big": array})
     (own / "surgery.json").write_bytes(record)
     manifest = own.with_name("record.json")
@@ -121,7 +124,7 @@ def test_a_flipped_value_is_named_with_its_block_and_found_in_one_turn(sealed, o
     verdicts = turns(own, 5)
     values = [f for turn in verdicts for f in turn.findings if f.what == "values"]
     assert [f.path for f in values] == ["big"]
-    place = f"[{row}:{min(row + grid[0], 1700)}, {column}:{min(column + grid[1], 4096)}]"
+    place = f"[{row}:{min(row + grid[0], 5000)}, {column}:{min(column + grid[1], 2048)}]"
     assert values[0].detail == f"not what is on record: {place}"
 
 
@@ -131,7 +134,8 @@ def test_names_and_sizes_of_files_are_held_against_the_seal_in_every_turn(own):
     with data_file(own).open("ab") as file:
         file.write(b"more")
     for turn in turns(own, 5):
-        assert {(f.path.rsplit("/")[-1], f.what) for f in turn.findings} == {
+        found = {(f.path.rsplit("/")[-1], f.what) for f in turn.findings}
+        assert found - {("big", "unreadable")} == {  # that in the turn which reads the chunk alone
             ("notes.txt", "file added"),
             ("commit_success.txt", "file missing"),
             (data_file(own).name, "file changed"),
