@@ -231,6 +231,7 @@ class Execution:
         with writer.batch() as batch:
             transaction = Transaction(batch)
             yield transaction
+        transaction.read_back(writer)
         if self._journal is not None:
             writer.settle(leaf for leaf, _, _ in transaction.blocks)
             self._journal.written(transaction.done)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from surgery_cli.draft.expression import is_repeatable
 from surgery_cli.draft.kernel import Window
 from surgery_cli.engine.budget import Budget
 from surgery_cli.engine.checks import Watched
-from surgery_cli.engine.digests import Digester
+from surgery_cli.engine.digests import Digester, block_digest
 from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.engine.forecast import pending_bytes, working_bytes
 from surgery_cli.engine.grid import block_bytes, is_inside, start_of
@@ -19,6 +20,7 @@ from surgery_cli.engine.held import Band
 from surgery_cli.engine.measurements import Block, Taking
 from surgery_cli.store.write.arrays import Batch
 from surgery_cli.store.write.item_plan import PlannedLeaf
+from surgery_cli.store.write.item_writer import ItemWriter
 from surgery_cli.store.write.journal import Done
 
 
@@ -99,8 +101,18 @@ class Transaction:
             if is_repeatable(leaf.output.recipe)
         ]
 
+    def read_back(self, writer: ItemWriter) -> None:
+        """Once it is committed: what can be read back by now need not be at the end."""
+        if writer.early is not None:
+            for leaf, window, digest in self.blocks:
+                writer.early.read(leaf, window, partial(_has_digest, digest))
+
     def begin(self, leaf: PlannedLeaf) -> None:
         self.batch.begin(leaf)
 
     def write(self, leaf: PlannedLeaf, window: Window, values: np.ndarray[Any, Any]) -> None:
         self.batch.write(leaf, window, values)
+
+
+def _has_digest(digest: bytes, values: np.ndarray[Any, Any]) -> bool:
+    return block_digest(values) == digest

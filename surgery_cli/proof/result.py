@@ -28,6 +28,7 @@ from surgery_cli.store.filesystem.listing import unreadable
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem, ReadBefore
+from surgery_cli.store.write.early_reads import EarlyReads
 from surgery_cli.store.write.item_plan import ItemPlan
 from surgery_cli.store.write.upload_buffer import UploadBuffer
 from surgery_cli.tree.dtypes import item_bytes
@@ -50,23 +51,24 @@ def verify_result(
     memory_bytes: int,
     listener: Listener | None,
     before: Mapping[str, ReadBefore] | None = None,
-    buffers: Mapping[str, UploadBuffer] = {},
+    vouching: Mapping[str, UploadBuffer | EarlyReads] = {},
 ) -> Checkpoint:
     """Compare every path, kind, shape and dtype with the draft, and read the written leaves back.
 
     Whatever was not written must refer to the bytes that its item's plan took, or hold the same ones.
     ``prefix_items``: paths of the draft begin with the items' names. ``before``: what was read before, by item; of
-    it, what stands in ``new`` in the very same bytes is not parsed twice. ``buffers``: of items in a bucket, what was
-    read back before it was sent, and is not read from there again. Returns the new checkpoint, as opened.
+    it, what stands in ``new`` in the very same bytes is not parsed twice. ``vouching``: by item, what was read
+    back before it was sent to a bucket, or as soon as it was on the disk, and is not read again. Returns the new
+    checkpoint, as opened.
 
     Raises:
         WriteError: it is not what the draft says.
     """
-    if not buffers:  # else all that was written is known, and was just looked at
+    if not vouching:  # else all that was written is known, and was just looked at
         filesystem.forget(new)
     written = open_result(new, item=item, prefix_items=prefix_items, before=before)
     _compare_structure(written, draft)
-    rest = done.without(_vouched(written, plans, buffers))
+    rest = done.without(_vouched(written, plans, vouching))
     read_back(written, rest, memory_bytes, listener)
     if wrong := other_than_planned(written, plans, memory_bytes):
         what = "is not the stored values that were meant"
@@ -137,16 +139,18 @@ class _Task(NamedTuple):
 
 
 def _vouched(
-    written: Checkpoint, plans: Mapping[str, ItemPlan], buffers: Mapping[str, UploadBuffer]
+    written: Checkpoint,
+    plans: Mapping[str, ItemPlan],
+    vouching: Mapping[str, UploadBuffer | EarlyReads],
 ) -> set[LeafPath]:
-    """The leaves of which what was written was read back before it was sent, and stands so in the bucket."""
+    """The leaves of which all that was written was read back already, and stands as it did then."""
     found = set()
-    for name, buffer in buffers.items():
+    for name, reads in vouching.items():
         item = written.items[name]
         assert isinstance(item, PytreeItem)
         for leaf in plans[name].computed:
             array = item.leaves[leaf.path].array
-            if array is not None and buffer.vouches_for(array, leaf.referred):
+            if array is not None and reads.vouches_for(array, leaf.referred):
                 found.add(leaf.draft_path)
     return found
 

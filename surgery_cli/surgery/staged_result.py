@@ -167,7 +167,7 @@ def _proved(
                 memory_bytes=run.memory_bytes,
                 listener=listener,
                 before=writer.read_before,
-                buffers=writer.buffers,
+                vouching=writer.vouching,
             )
         except WriteError:
             with withdrawing(

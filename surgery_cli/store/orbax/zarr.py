@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -90,6 +90,12 @@ class ArrayDocument(msgspec.Struct, frozen=True, dict=True):
         if not index:
             return self.key_start or "0"
         return self._start + self.key_separator.join(map(str, index))
+
+    def keys_in(self, window: tuple[slice, ...]) -> Iterator[str]:
+        """The keys of the chunks that a window meets."""
+        steps = zip(window, self.write_shape, strict=True)
+        axes = [range(one.start // max(n, 1), -(-one.stop // max(n, 1))) for one, n in steps]
+        return map(self.key_of, itertools.product(*axes))
 
     def window(self, index: tuple[int, ...]) -> tuple[slice, ...]:
         """The elements that stand in a chunk, by its place in the grid."""

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 from surgery_cli.store.orbax.arrays import Window
+from surgery_cli.store.write.early_reads import EarlyReads
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf
 from surgery_cli.store.write.upload_buffer import UploadBuffer
 
@@ -62,12 +63,16 @@ class ArrayWriter(Protocol):
     buffer: UploadBuffer | None
     """Through which all is written, where it goes to a bucket."""
 
+    early: EarlyReads | None
+    """What reads back each batch after its commit, where it goes to a database on a disk."""
+
 
 class NoArrays:
     """For items without stored arrays."""
 
     raw_bytes = 0
     buffer: UploadBuffer | None = None
+    early: EarlyReads | None = None
 
     def place(self, plan: ItemPlan) -> None:
         """Nothing is stored."""

@@ -23,6 +23,7 @@ from surgery_cli.store.write.array_access import open_for_writing, read_block, s
 from surgery_cli.store.write.arrays import Batch
 from surgery_cli.store.write.buffered_database import BufferedDatabase
 from surgery_cli.store.write.database_versions import drop_unneeded, keep_newest, newest_version
+from surgery_cli.store.write.early_reads import early_reads_for
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.write.ocdbt_references import (
     References,
@@ -78,6 +79,7 @@ class OcdbtWriter:
         self.survey: Survey | None = None
         """What was read back once everything was written."""
         self.buffer = buffer_for(target) if buffered else None
+        self.early = early_reads_for(target) if buffered else None
         self.context = new_context() if self.buffer is None else self.buffer.context
         self._buffered = None
         if self.buffer is not None:
@@ -177,6 +179,8 @@ class OcdbtWriter:
         """One atomic transaction: TensorStore holds its bytes in memory until the end."""
         import tensorstore as ts
 
+        if self.early is not None:
+            self.early.begin()
         turn = self._turns.take()
         part = None if self._buffered is None else self._buffered.part()
         batch = part or _OcdbtBatch(self, ts.Transaction(atomic=True))

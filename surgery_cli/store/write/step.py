@@ -15,6 +15,7 @@ from surgery_cli.store.locate.location import Location
 from surgery_cli.store.locate.steps import renumbered
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem, ReadBefore
+from surgery_cli.store.write.early_reads import EarlyReads
 from surgery_cli.store.write.item import PytreeWriter, carrying, open_writer
 from surgery_cli.store.write.item_plan import ItemPlan
 from surgery_cli.store.write.item_writer import ItemWriter
@@ -169,6 +170,12 @@ class StepWriter:
         """For every item in a bucket, what its arrays were written through."""
         writers = self.items.items()
         return {name: writer.buffer for name, writer in writers if writer.buffer is not None}
+
+    @property
+    def vouching(self) -> dict[str, UploadBuffer | EarlyReads]:
+        """For every item, what knows which of its arrays were read back already, where something does."""
+        writers = ((name, writer.buffer or writer.early) for name, writer in self.items.items())
+        return {name: found for name, found in writers if found is not None}
 
     def _make_folders(self) -> None:
         location = self.checkpoint.location
