@@ -146,10 +146,10 @@ def _vouched(
     """The leaves of which all that was written was read back already, and stands as it did then."""
     found = set()
     for name, reads in vouching.items():
-        item = written.items[name]
-        assert isinstance(item, PytreeItem)
         for leaf in plans[name].computed:
-            array = item.leaves[leaf.path].array
+            item, path = written.item_of(leaf.draft_path)
+            assert isinstance(item, PytreeItem)
+            array = item.leaves[path].array
             if array is not None and reads.vouches_for(array, leaf.referred):
                 found.add(leaf.draft_path)
     return found
