@@ -56,3 +56,16 @@ def test_the_same_comes_out_there_as_here(bucket, tmp_path, how, edit):
         found = checkpointer.restore(epath.Path("gs://bkt/new"))
     assert jax.tree.structure(found) == jax.tree.structure(expected)
     jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+def test_an_item_of_a_step_is_a_source_of_its_own(bucket, tmp_path):
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        manager.save(3, args=ocp.args.StandardSave(TREE["params"]))
+    uploaded(bucket, tmp_path / "run", "gs://bkt/run")
+    rescaled = plan_of([operation_from_options("rescale", {"at": "**", "by": 2.0})])
+    surgery.apply("gs://bkt/run/3/default", "gs://bkt/new", rescaled)
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        found = checkpointer.restore(epath.Path("gs://bkt/new"))
+    jax.tree.map(
+        lambda new, old: np.testing.assert_array_equal(new, old * 2), found, TREE["params"]
+    )
