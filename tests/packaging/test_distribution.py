@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -56,8 +57,14 @@ def test_every_package_of_an_extra_is_pinned():
 def distributions(tmp_path_factory, pytestconfig):
     if not pytestconfig.getoption("every_combination"):
         pytest.skip("builds the distributions, and installs each in an environment of its own")
-    place = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--outdir", place, ROOT)
+    place, source = tmp_path_factory.mktemp("dist"), tmp_path_factory.mktemp("source")
+    for name in run(
+        "git", "ls-files"
+    ).splitlines():  # a build writes beside what it builds, and another may run
+        copy = source / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, copy)
+    run(sys.executable, "-m", "build", "--outdir", place, source)
     return {path.name.rpartition(".")[2]: path for path in place.iterdir()}
 
 
