@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -57,11 +58,13 @@ def imported(nodes):
             yield from imported(ast.iter_child_nodes(node))
 
 
+@cache
 def imports_of(module):
     tree = ast.parse(SOURCES[module].read_text())
     return set(imported(tree.body))
 
 
+@cache
 def everything_imported(module):
     """As ``imports_of``, and what is imported for types or inside functions."""
     found = set()
