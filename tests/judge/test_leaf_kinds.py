@@ -186,6 +186,7 @@ def test_every_kind_is_copied_with_its_subtree(store: Any, tmp_path: Path) -> No
     assert _differing(restore(path, abstract(expected)), expected) == []
 
 
+@pytest.mark.covers(1)
 @pytest.mark.parametrize("leaf", ["key", "keys", "rbg", "text", "int", "nothing", "no_list"])
 def test_leaves_of_two_kinds_change_places(store: Any, leaf: str, tmp_path: Path) -> None:
     _, restore, state = store
@@ -199,6 +200,7 @@ def test_leaves_of_two_kinds_change_places(store: Any, leaf: str, tmp_path: Path
     assert _differing(restore(path, abstract(expected)), expected) == []
 
 
+@pytest.mark.covers(1)
 @pytest.mark.parametrize("leaf", sorted(_kinds()))
 def test_a_leaf_of_any_kind_is_deleted_alone(store: Any, leaf: str, tmp_path: Path) -> None:
     _, restore, state = store
