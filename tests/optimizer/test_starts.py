@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -170,9 +171,15 @@ def states(path: Path) -> list[Any]:
         return jax.tree.leaves(checkpointer.restore(path)["opt_state"])
 
 
+@cache
+def optimizer_of(code: str) -> Any:
+    """One object for each call, so that its update is compiled once."""
+    return eval(code, {"optax": optax})
+
+
 def fed(code: str, steps: int, scale: float, factor: Any) -> dict[str, Any]:
     """As ``trained``, for so many steps; one row never has a gradient, and its slots hold their start alone."""
-    optimizer = eval(code, {"optax": optax})
+    optimizer = optimizer_of(code)
     draws = np.random.default_rng(0)
     values = draws.normal(size=(4, 3)).astype(np.float32)
     params = {"w": values / np.linalg.norm(values) * np.asarray(factor, np.float32)}
