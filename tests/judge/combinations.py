@@ -1,4 +1,4 @@
-"""Which layouts, states and edits meet: all of them on request, else a third of the pairs of layout and edit."""
+"""Which layouts, states and edits meet: all of them on request, else a quarter of the pairs of layout and edit."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,7 +9,7 @@ from tests.judge.values_and_shapes import VALUES_AND_SHAPES
 
 Combination = tuple[Layout, Target, Edit]
 
-THIRD = 3
+QUARTER = 4
 EVERY_EDIT = [*EDITS, *VALUES_AND_SHAPES]
 
 PLAIN_EDITS = {
@@ -39,15 +39,15 @@ def plain_combinations(*, every: bool) -> Iterator[Combination]:
 def _chosen(
     layouts: Sequence[Layout], edits: Sequence[Edit], *, every: bool
 ) -> Iterator[Combination]:
-    """Each edit in a third of the layouts, which take turns as the states do: every one meets every other's kind.
+    """Each edit in a quarter of the layouts, which take turns as the states do: every one meets every other's kind.
 
     ``tests/random_plans`` draws from the same edits and layouts, in other orders.
     """
     for number, layout in enumerate(layouts):
         targets = [target for target in TARGETS if layout.supports(target)]
         for turn, edit in enumerate(edits):
-            if not every and (number + turn) % THIRD:
+            if not every and (number + turn) % QUARTER:
                 continue
-            chosen = targets if every else [targets[(number + turn // THIRD) % len(targets)]]
+            chosen = targets if every else [targets[(number + turn // QUARTER) % len(targets)]]
             for target in chosen:
                 yield layout, target, edit
