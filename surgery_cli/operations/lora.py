@@ -99,7 +99,8 @@ class WithLora(Partnered, kw_only=True, frozen=True):
     missing: Missing = "error"
 
     path_fields: ClassVar[tuple[str, ...]] = ("with",)
-    sign: ClassVar[float] = 1.0
+    sign: ClassVar[int] = 1
+    """1 if the product is added, -1 if it is subtracted."""
 
     @property
     def effect(self) -> Effect:

@@ -30,7 +30,7 @@ class UnmergeLora(WithLora, tag="unmerge-lora", kw_only=True, frozen=True):
         "- op: unmerge-lora\n  at: params/*/kernel\n  with: runs/lora\n  a: params/\\1/lora_a\n"
         "  b: params/\\1/lora_b\n  layout: flax\n  alpha: 16\n"
     )
-    sign: ClassVar[float] = -1.0
+    sign: ClassVar[int] = -1
 
     def finished(
         self, draft: Draft, before: Draft, pairs: Mapping[LeafPath, Pair], donor: Donor

@@ -9,8 +9,8 @@ from typing import Final
 from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored, parts
 from surgery_cli.draft.kernels.low_rank import AddProduct
 from surgery_cli.draft.recipe import SOURCE, Draft
-from surgery_cli.operations.merge_lora import MergeLora
-from surgery_cli.operations.unmerge_lora import UnmergeLora
+from surgery_cli.operations.lora import WithLora
+from surgery_cli.operations.table import operations
 from surgery_cli.proof.records import read_record
 from surgery_cli.proof.surgery_json import Run
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -21,7 +21,6 @@ from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.series import folded
 
 _SHOWN: Final = 3
-_MERGE, _UNMERGE = (str(kind.__struct_config__.tag) for kind in (MergeLora, UnmergeLora))
 
 
 def repeated_loras(checkpoint: Checkpoint, draft: Draft) -> list[Consequence]:
@@ -29,20 +28,20 @@ def repeated_loras(checkpoint: Checkpoint, draft: Draft) -> list[Consequence]:
     twice: dict[str, list[LeafPath]] = defaultdict(list)
     once: dict[str, list[LeafPath]] = defaultdict(list)
     for path, output in draft.leaves.items():
-        if _MERGE not in (edit.name for edit in output.edits):
+        if isinstance(output.recipe, Stored):
             continue
         counts: Counter[LeafRef] = Counter()
         for factor, sign in _factors(output.recipe):
             counts[factor] += sign
         for factor, count in counts.items():
-            if count:
+            if count > 0:
                 (twice if count > 1 else once)[factor.source].append(path)
     record = read_record(checkpoint) if once else None
     found = [*_notes(twice, "twice in this plan")]
     for source, paths in once.items():
         mark = draft.fingerprints[source] if source != SOURCE else ""
         runs = record.runs if record is not None else []
-        before = Counter(dict(_merged(runs, mark)))
+        before = _merged(runs, mark)
         known = [path for path in paths if before[_home(path, draft)] > 0]
         found += _notes({source: known}, "by an earlier run, too, as the record says")
     return found
@@ -63,19 +62,18 @@ def _home(path: LeafPath, draft: Draft) -> str:
     return str(home.path if home is not None else path)
 
 
-def _merged(runs: list[Run], mark: str) -> dict[str, int]:
+def _merged(runs: list[Run], mark: str) -> Counter[str]:
     """How many times, by printed path, runs on record merged the LoRA of that fingerprint, or took it out again.
 
     No mark: one that stood in the checkpoint itself.
     """
+    signs = {name: kind.sign for name, kind in operations().items() if issubclass(kind, WithLora)}
     counts: Counter[str] = Counter()
     for run in runs:
         edits = [edit for edit in run.plan.get("edits", ()) if _donor(edit, run) == mark]
-        own = {edit.get("op") for edit in edits}
+        own = signs.keys() & {edit.get("op") for edit in edits}
         for leaf in run.leaves:
-            for operation, sign in ((_MERGE, 1), (_UNMERGE, -1)):
-                if operation in own:
-                    counts[leaf.path] += sign * (operation in leaf.operations)
+            counts[leaf.path] += sum(signs[name] for name in own.intersection(leaf.operations))
     return counts
 
 
