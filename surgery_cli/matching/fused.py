@@ -29,7 +29,7 @@ class Fusion(NamedTuple):
     axis: int
     sizes: tuple[int, ...]
     is_sure: bool
-    """True if the values of every part are those of its counterpart."""
+    """True if the values of every part are those of a counterpart."""
     has_axis: bool = False
     """True if it has more axes than its counterparts, but for that of layers: perhaps one for the parts."""
 
@@ -54,21 +54,24 @@ def fusions(
     """The families of the one side that the other has in parts; ``is_old``: the one is the old tree.
 
     Where the kernel of a layer is cut, its bias is, too: the axis that values prove for the one is that of the other.
+    What is called no more than one of its parts, such as `wi`, is cut where values prove it.
     """
     likeness = Likeness([family.meaning for family in (*here, *there)])
-    layers: dict[object, list[list[Fusion]]] = {}
+    layers: dict[tuple[str, *tuple[object, ...]], list[list[Fusion]]] = {}
     for whole in here:
-        concept = next((word for word in FUSED if word in whole.meaning.words), None)
-        if concept is None or any(concept in one.meaning.words for one in there):
-            continue
-        parts = _counterparts(whole, concept, there, likeness)
-        if parts is not None:
-            ways = list(_ways(whole, concept, parts))
+        for word, names in _readings(whole, there, is_by_values=holdings is not None):
+            parts = _counterparts(whole, word, names, there, likeness)
+            if parts is None:
+                continue
+            ways = list(_ways(whole, word, names, parts))
             if holdings is not None:
                 ways = [_tried(way, parts, holdings, is_old=is_old) for way in ways]
-            layers.setdefault((whole.meaning.words, whole.numbers), []).append(ways)
+            layers.setdefault((word, whole.meaning.words, whole.numbers), []).append(ways)
+            break
     found = []
-    for leaves in layers.values():
+    for (word, *_), leaves in layers.items():
+        if word not in FUSED and not any(way.is_sure for ways in leaves for way in ways):
+            continue
         for fusion in _of_one_layer(leaves):
             if holdings is not None:  # each way has its windows under the same names
                 _add(fusion, holdings, is_old=is_old)
@@ -82,11 +85,23 @@ def _add(fusion: Fusion, holdings: Holdings, *, is_old: bool) -> None:
         holdings.add(path, specs[path], (leaf, window), is_old=is_old)
 
 
+def _readings(
+    whole: Family, there: Sequence[Family], *, is_by_values: bool
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The words of a name that may stand for several leaves, and for which: that of one of them only by values."""
+    words = whole.meaning.words
+    for concept, names in FUSED.items():
+        if concept in words and not any(concept in one.meaning.words for one in there):
+            yield concept, names
+    for names in FUSED.values() if is_by_values else ():
+        yield from ((one, names) for one in names if one in words)
+
+
 def _tried(fusion: Fusion, parts: Sequence[Family], holdings: Holdings, *, is_old: bool) -> Fusion:
-    """The fusion, sure if the values of its parts are those of their counterparts."""
+    """The fusion, sure if the values of its parts are those of their counterparts, in whatever order."""
     _add(fusion, holdings, is_old=is_old)
-    pairs = zip(fusion.parts, parts, strict=True)
-    agree = all(holdings.agree(*((a, b) if is_old else (b, a))) for a, b in pairs)
+    pairs = ([(a, b) if is_old else (b, a) for b in parts] for a in fusion.parts)
+    agree = all(any(holdings.agree(*pair) for pair in of_one) for of_one in pairs)
     return fusion._replace(is_sure=agree)
 
 
@@ -121,41 +136,39 @@ def _customary(ways: Sequence[Fusion]) -> int:
 
 
 def _counterparts(
-    whole: Family, concept: str, there: Sequence[Family], likeness: Likeness
+    whole: Family, word: str, names: Sequence[str], there: Sequence[Family], likeness: Likeness
 ) -> tuple[Family, ...] | None:
     """The families that together are the fused one, by their names and sizes; None if there are none."""
     groups: dict[object, dict[str, Family]] = {}
     for family in there:
-        for part in FUSED[concept]:
+        for part in names:
             if part in family.meaning.words and family.meaning.role == whole.meaning.role:
                 rest = tuple(word for word in family.meaning.words if word != part)
                 groups.setdefault((rest, family.numbers), {})[part] = family
     fitting = [
-        tuple(group[part] for part in FUSED[concept])
+        tuple(group[part] for part in names)
         for group in groups.values()
-        if len(group) == len(FUSED[concept])
-        and sum(family.size for family in group.values()) == whole.size
+        if len(group) == len(names) and sum(family.size for family in group.values()) == whole.size
     ]
-    ranked = sorted(fitting, key=lambda parts: -_likeness(whole, concept, parts, likeness))
-    if not ranked or _likeness(whole, concept, ranked[0], likeness) < _ALIKE:
-        return None
-    return ranked[0]
+
+    def alike(parts: Sequence[Family]) -> float:
+        renamed = (_renamed(whole, word, name).meaning for name in names)
+        pairs = zip(renamed, parts, strict=True)
+        return min(likeness.of(one, part.meaning) for one, part in pairs)
+
+    best = max(fitting, key=alike, default=None)
+    return best if best is not None and alike(best) >= _ALIKE else None
 
 
-def _likeness(whole: Family, concept: str, parts: Sequence[Family], likeness: Likeness) -> float:
-    names = (_renamed(whole, concept, part) for part in FUSED[concept])
-    return min(
-        likeness.of(one.meaning, part.meaning) for one, part in zip(names, parts, strict=True)
-    )
-
-
-def _renamed(whole: Family, concept: str, part: str) -> Family:
-    words = tuple(part if word == concept else word for word in whole.meaning.words)
+def _renamed(whole: Family, word: str, part: str) -> Family:
+    words = tuple(part if one == word else one for one in whole.meaning.words)
     meaning = msgspec.structs.replace(whole.meaning, words=words)
     return msgspec.structs.replace(whole, meaning=meaning)
 
 
-def _ways(whole: Family, concept: str, parts: Sequence[Family]) -> Iterator[Fusion]:
+def _ways(
+    whole: Family, word: str, names: Sequence[str], parts: Sequence[Family]
+) -> Iterator[Fusion]:
     shape = whole.spec.shape
     layers = (len(whole.members) < len(parts[0].members)) - (
         len(whole.members) > len(parts[0].members)
@@ -167,10 +180,8 @@ def _ways(whole: Family, concept: str, parts: Sequence[Family]) -> Iterator[Fusi
             continue
         sizes = tuple(share // whole.size for share in shares)
         cut = tuple(
-            _part(
-                _renamed(whole, concept, name), f".{name}", (*shape[:axis], one, *shape[axis + 1 :])
-            )
-            for name, one in zip(FUSED[concept], sizes, strict=True)
+            _part(_renamed(whole, word, name), f".{name}", (*shape[:axis], one, *shape[axis + 1 :]))
+            for name, one in zip(names, sizes, strict=True)
         )
         yield Fusion(whole, cut, axis, sizes, is_sure=False, has_axis=has_axis)
 

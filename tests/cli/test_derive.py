@@ -12,6 +12,7 @@ from surgery_cli import surgery as api
 from surgery_cli.errors import PlanError
 from surgery_cli.matching.contents import Holdings
 from surgery_cli.matching.pairing import paired
+from surgery_cli.matching.vocabulary import FUSED
 from surgery_cli.planning import plan_from_document
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from tests.conversions.routes import applied as conversion
@@ -334,6 +335,41 @@ def test_fused_leaves_in_any_order_are_found_by_values_or_left_open(
     told = json.loads(surgery("derive", tmp_path / "a.safetensors", b, "--json").out)
     sure = {pair["to"] for pair in told["pairs"] if pair["certainty"] == "sure"}
     assert sure >= {f"attn/{name}/kernel" for name in "qkv"} | {"mlp/gate/kernel", "mlp/up/kernel"}
+
+
+NAMED_AS_ONE = [(one, names) for names in FUSED.values() for one in names]
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["split", "concat"])
+@pytest.mark.parametrize(("one", "names"), NAMED_AS_ONE, ids=str)
+def test_a_fused_leaf_that_is_named_as_one_of_its_parts_is_cut_by_values_or_a_gap(
+    surgery, tmp_path, one, names, back
+):
+    """As `wi` is, which T5 has for the one kernel before the activation, and others for gate and up in one."""
+    whole, parts, others = {}, {}, {}
+    for n in range(2):
+        kernels = drawn(dict.fromkeys(names, (16, 24)), seed=n)
+        below = f"layers_{n}/block"
+        in_order = list(kernels.values())[::-1]
+        whole[f"{below}/{one}/kernel"] = np.concatenate(in_order, 1)
+        whole[f"{below}/{one}/bias"] = np.zeros(24 * len(names), np.float32)
+        parts |= {f"{below}/{name}/kernel": kernel for name, kernel in kernels.items()}
+        parts |= {f"{below}/{name}/bias": np.zeros(24, np.float32) for name in names}
+    others = {name: values + 1 for name, values in parts.items()}
+    a, b, c = (saved(tmp_path / k, v) for k, v in zip("abc", (whole, parts, others), strict=True))
+    a, b, c = (b, a, a) if back else (a, b, c)
+
+    derived, result = applied(surgery, tmp_path / "there", a, b)
+    assert (derived.code, result.code) == (0, 0), derived.err + result.err
+    assert surgery("diff", tmp_path / "there" / "new", b).code == 0
+    told = surgery("derive", a, b, "--json").document
+    assert {p["certainty"] for p in told["pairs"] if p["to"].endswith("kernel")} == {"sure"}
+
+    other = saved(tmp_path / "others", others) if back else a
+    for words in ((a, b, "--no-values"), (other, c, "--values")):
+        told = surgery("derive", *words, "--json")
+        assert told.code == 1
+        assert {pair["to"] for pair in told.document["pairs"]} == set()
 
 
 def test_values_in_another_order_are_values_in_common(surgery, tmp_path):
