@@ -230,6 +230,10 @@ class Search(Measurement, frozen=True):
         """How many passes it usually takes; for the forecast."""
         return 1
 
+    def most_passes(self, inputs: Sequence[LeafSpec]) -> int:
+        """How many it takes at most, whatever the values."""
+        return self.passes(inputs)
+
     def start(self, inputs: Sequence[LeafSpec]) -> Any:
         """What is known before the first pass."""
         raise NotImplementedError

@@ -1,11 +1,10 @@
-"""What a run will take, told from metadata: bytes in memory at once, and bytes of values that are read."""
+"""What a run will take at once, told from metadata: bytes in memory."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from itertools import chain
 from typing import Final
 
 from surgery_cli.draft.arrangement import Arrangement
@@ -16,10 +15,10 @@ from surgery_cli.engine.grid import block_shape, window_shape, windows
 from surgery_cli.engine.measurements import (
     Block,
     inputs_read,
-    measured_blocks,
     measured_passes,
     measured_windows,
 )
+from surgery_cli.engine.read_forecast import window_bytes
 from surgery_cli.engine.reads import reads
 from surgery_cli.store.write.item_plan import PlannedLeaf
 from surgery_cli.store.write.sidecars import write_shape
@@ -33,58 +32,6 @@ LEAF_OVERHEAD_BYTES: Final = 16 << 10
 """What an opened array costs beside its values; it bounds the transactions of many tiny leaves."""
 
 
-def read_bytes(
-    recipes: Iterable[Recipe],
-    partly: Iterable[tuple[Recipe, Sequence[Window]]] = (),
-    memory_bytes: int = UNBOUNDED,
-) -> int:
-    """Bytes of values that are read to write these recipes, in this order; what is measured is measured once.
-
-    ``partly``: others, with the only blocks of them that are written. ``memory_bytes``: see ``Composition``.
-    """
-    measured: set[int] = set()
-    composed = partial(Composition, memory_bytes=memory_bytes)
-    whole = ((made, _blocks(made)) for made in map(composed, recipes))
-    parts = ((composed(recipe), blocks) for recipe, blocks in partly)
-    return sum(_bytes_read(made, blocks, measured) for made, blocks in chain(whole, parts))
-
-
-def times_read(recipe: Recipe, blocks: Sequence[Window], memory_bytes: int) -> float:
-    """How often what these blocks of a recipe are made of is read: more than once where something is measured."""
-    once_read = sum(_window_bytes(*one) for window in blocks for one in reads(recipe, window))
-    made = Composition(recipe, memory_bytes)
-    return _bytes_read(made, blocks, set()) / once_read if once_read else 0
-
-
-def _bytes_read(made: Composition, blocks: Sequence[Window], measured: set[int]) -> int:
-    """What these blocks of a recipe read, ``measured`` being there, to which is added what is measured for them."""
-    held: set[int] = set()
-    total = 0
-    needed = (one.order for one in made.measured if id(one.part) not in measured)
-    new = {id(part): part for order in needed for part in order if id(part) not in measured}
-    again = made.kept_again if new else frozenset()
-    for part in new.values():
-        measured.add(id(part))
-        over = measured_blocks(part)
-        is_all = len(over) == len(blocks) == 1
-        for block in over:
-            anew = len(measured_passes(part, block, made.memory_bytes))
-            for stored, read in inputs_read(part, block):
-                is_held = is_all and id(stored) in again and anew == 1
-                if id(stored) not in held:
-                    total += _window_bytes(stored, read) * (1 if is_held else anew * _passes(part))
-                if is_held:
-                    held.add(id(stored))
-    for window in blocks:
-        passes = len(made.passes(window))
-        total += passes * sum(
-            _window_bytes(part, read)
-            for part, read in reads(made.recipe, window)
-            if passes > 1 or id(part) not in held
-        )
-    return total
-
-
 def blocks_of(leaf: PlannedLeaf) -> Sequence[Window]:
     """The blocks of a leaf that are made, one after the other."""
     if leaf.referred is not None and not leaf.referred.is_read:
@@ -92,25 +39,8 @@ def blocks_of(leaf: PlannedLeaf) -> Sequence[Window]:
     return list(windows(leaf.spec.shape, block_shape(leaf.spec, write_shape(leaf))))
 
 
-def _blocks(made: Composition) -> list[Window]:
-    spec = made.recipe.spec
-    block = spec.shape if made.is_whole else block_shape(spec, spec.write_shape)
-    return list(windows(spec.shape, block))
-
-
-def _passes(part: Made) -> int:
-    kernel = part.kernel
-    return kernel.passes([one.spec for one in part.inputs]) if isinstance(kernel, Search) else 1
-
-
 def _block_bytes(leaf: Recipe, window: Window) -> int:
     return math.prod(window_shape(window)) * item_bytes(leaf.spec.dtype)
-
-
-def _window_bytes(part: Stored, window: Window) -> int:
-    return (
-        math.prod(window_shape(window)) * item_bytes(part.spec.dtype) if part.spec.has_array else 0
-    )
 
 
 def kept_bytes(spec: LeafSpec, block: tuple[int, ...]) -> int:
@@ -161,13 +91,20 @@ def working_bytes(of: Composition, block: tuple[int, ...], tile_elements: int | 
 
     ``tile_elements`` is the kit's.
     """
-    made = _pass_bytes(of, tuple(slice(0, n) for n in block), tile_elements)
+    return max(_making_bytes(of, block, tile_elements), _most_measuring_bytes(of, tile_elements))
+
+
+def _making_bytes(of: Composition, block: tuple[int, ...], tile_elements: int | None) -> int:
+    return _pass_bytes(of, tuple(slice(0, n) for n in block), tile_elements)
+
+
+def _most_measuring_bytes(of: Composition, tile_elements: int | None) -> int:
     given = (tile_elements, of.memory_bytes)
     taken = (
         once(one.part, f"measuring_bytes {given}", partial(_most, one, *given))
         for one in of.measured
     )
-    return max(made, *taken, 0)
+    return max(taken, default=0)
 
 
 def _most(measured: Measured, tile_elements: int | None, memory_bytes: int) -> int:
@@ -185,7 +122,7 @@ def _measuring_bytes(part: Made, tile_elements: int | None, memory_bytes: int) -
         temporary = _tile_bytes(largest[1], tile_elements)
         anew = len(measured_passes(part, Block(0, largest[1]), memory_bytes))
         if anew > 1:  # a part of each, and one as it is read
-            every = [_window_bytes(*one) for one in inputs_read(part, Block(0, largest[1]))]
+            every = [window_bytes(*one) for one in inputs_read(part, Block(0, largest[1]))]
             return sum(every) // anew + 3 * max(every) + temporary
         return made + _beside_bytes(part, largest[1]) + temporary
     leaf, window = part.inputs[0], measured_windows(part, 0)[0]
@@ -218,8 +155,8 @@ def _pass_bytes(of: Composition, window: Window, tile_elements: int | None) -> i
     if of.is_streamed:  # a kit without tiles has the next term and sum beside it
         every = reads(recipe, window)
         again = of.kept_again
-        stays = sum(_window_bytes(*one) for one in every if id(one[0]) in again)
-        reading = [_window_bytes(*one) for one in every]
+        stays = sum(window_bytes(*one) for one in every if id(one[0]) in again)
+        reading = [window_bytes(*one) for one in every]
         parts = of.passes(window)
         count = math.prod(window_shape(parts[0])) * (1 if tile_elements is not None else 3)
         temporary = _tile_bytes(window, tile_elements) + decoding + count * of.sum_bytes
@@ -291,9 +228,12 @@ def bytes_in_flight(
 ) -> int:
     """The least that writing a leaf holds at once: one block, or the whole leaf where an edit needs that.
 
+    What is measured is measured before there is a block.
+
     ``tile_elements`` is the kit's; ``memory_bytes``: see ``Composition``.
     """
     shape = block_shape(leaf.spec, write_shape(leaf))
     made = Composition(leaf.recipe, memory_bytes)
     block = leaf.spec.shape if made.is_whole else shape
-    return working_bytes(made, block, tile_elements) + pending_bytes(leaf, block)
+    making = _making_bytes(made, block, tile_elements) + pending_bytes(leaf, block)
+    return max(making, _most_measuring_bytes(made, tile_elements))

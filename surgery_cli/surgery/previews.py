@@ -15,7 +15,7 @@ from surgery_cli.draft.kernel import Window
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.engine.checks import judged_recipes
 from surgery_cli.engine.decoding import is_read_once
-from surgery_cli.engine.forecast import read_bytes
+from surgery_cli.engine.read_forecast import bytes_read
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.planning import Plan
 from surgery_cli.settings.run import Options
@@ -63,6 +63,7 @@ class Traffic(msgspec.Struct, frozen=True):
     bytes_written: int
     bytes_linked: int
     bytes_copied: int
+    bytes_read_at_most: int | UnsetType = UNSET
     requests: Requests | UnsetType = UNSET
     minutes: float | UnsetType = UNSET
     bytes_per_second: int | UnsetType = UNSET
@@ -103,7 +104,9 @@ def costs(
         written += raw_bytes
         read += raw_bytes
     computed += judged_recipes(prepared.draft.checks, made)
-    read += read_bytes(computed, partly, memory_bytes)
+    values = bytes_read(computed, partly, memory_bytes)
+    at_most = read + values.at_most if values.at_most > values.usually else UNSET
+    read += values.usually
     if not prepared.is_export:
         copied += sum(
             file.size for file in carried_files(prepared.checkpoint, left_out=prepared.left_out)
@@ -115,7 +118,7 @@ def costs(
         copied += sum(map(filesystem.size, beside))
     if is_all_copied(prepared, destination, options):
         linked, copied = 0, copied + linked
-    moved = (read, written, linked, copied)
+    moved = (read, written, linked, copied, at_most)
     requests = requests_of_run(prepared, options, destination, requests_so_far() - before)
     if requests is None:
         return Traffic(*moved)

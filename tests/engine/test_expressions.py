@@ -21,7 +21,8 @@ from surgery_cli.draft.kernel import Kernel, Kit, Place
 from surgery_cli.engine import composition
 from surgery_cli.engine.composition import Composition
 from surgery_cli.engine.evaluation import Evaluation
-from surgery_cli.engine.forecast import read_bytes, working_bytes
+from surgery_cli.engine.forecast import working_bytes
+from surgery_cli.engine.read_forecast import bytes_read
 from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.tree.paths import LeafPath
 from tests.operations.value_edits import ArraySource, spec_of
@@ -62,7 +63,7 @@ def test_a_leaf_added_to_itself_twenty_times_is_read_and_digested_once(size: int
     (window,) = evaluation.windows
     np.testing.assert_array_equal(evaluation.block(window), leaf * np.float32(2**20))
     assert source.count == 1
-    assert read_bytes([recipe]) == leaf.nbytes
+    assert bytes_read([recipe]).usually == leaf.nbytes
     assert working_bytes(Composition(recipe), leaf.shape, 1 << 17) < 4 * leaf.nbytes + (8 << 20)
     assert draft_digest({W: recipe}, "", {}) != draft_digest({W: doubled(19, leaf)}, "", {})
 
@@ -77,7 +78,7 @@ def test_the_parts_of_an_expression_are_looked_for_once_for_each_that_asks(monke
     monkeypatch.setattr(composition, "parts", parts)
     leaf = np.ones((8, 8), np.float32)
     recipe = doubled(3, leaf)
-    read_bytes([recipe])
+    bytes_read([recipe])
     assert walked == [recipe]
     working_bytes(Composition(recipe), leaf.shape, 1 << 17)
     assert walked == [recipe] * 2

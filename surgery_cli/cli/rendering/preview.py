@@ -164,7 +164,10 @@ def _render_bytes(document: Preview, page: Page) -> None:
         document.bytes_linked,
         document.bytes_copied,
     )
-    parts = ", ".join(f"{word} {byte_text(n)}" for word, n in zip(words, sizes, strict=True))
+    first, *others = (f"{word} {byte_text(n)}" for word, n in zip(words, sizes, strict=True))
+    if not is_done and document.bytes_read_at_most is not UNSET:
+        first += f" (at most {byte_text(document.bytes_read_at_most)})"
+    parts = ", ".join([first, *others])
     about = "" if is_done else " (estimated)"
     taken = f"{leaves_text(document.by_reference)} by reference"
     if document.rearranged:

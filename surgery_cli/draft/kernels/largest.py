@@ -47,7 +47,10 @@ class LargestCut(Search, frozen=True, tag="largest_cut"):
 
     def passes(self, inputs: Sequence[LeafSpec]) -> int:
         is_coarse = all(item_bytes(leaf.dtype) < 4 for leaf in inputs)
-        places = sum(leaf.size for leaf in inputs).bit_length() if is_coarse else 0
+        return self.most_passes(inputs) if is_coarse else math.ceil(size_bits(inputs) / _DIGIT)
+
+    def most_passes(self, inputs: Sequence[LeafSpec]) -> int:
+        places = sum(leaf.size for leaf in inputs).bit_length()
         return math.ceil(size_bits(inputs) / _DIGIT) + math.ceil(places / _DIGIT)
 
     def start(self, inputs: Sequence[LeafSpec]) -> _Known:
