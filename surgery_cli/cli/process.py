@@ -15,8 +15,6 @@ from surgery_cli.script.time_limit import is_running_on
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
-_LARGEST_REUSED_BYTES: Final = 32 << 20
-"""The largest that glibc takes; what is larger goes back to the system when it is freed."""
 _KEPT_BYTES: Final = 512 << 20
 _ALLOCATIONS: Final = 200_000
 
@@ -33,12 +31,14 @@ def reuse_blocks() -> None:
         return
     import ctypes  # which help does without
 
+    from surgery_cli.engine.freed_memory import LARGEST_REUSED_BYTES
+
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
         return  # another C library; it has no arenas to share
     mallopt(_M_ARENA_MAX, 1)
-    mallopt(_M_MMAP_THRESHOLD, _LARGEST_REUSED_BYTES)
+    mallopt(_M_MMAP_THRESHOLD, LARGEST_REUSED_BYTES)
     mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 

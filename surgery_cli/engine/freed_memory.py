@@ -16,6 +16,12 @@ _SPARE_BYTES: Final = 32 << 20
 _CHECKED_EACH_BYTES: Final = 8 << 20
 """So much is asked for between two looks at the process, which cost as much as a tiny leaf."""
 
+LARGEST_REUSED_BYTES: Final = 32 << 20
+"""The largest that glibc keeps for reuse; what is larger goes back to the system when it is freed."""
+
+_READING: Final = 3
+"""So many times its size a stored unit takes while it is read: as it is stored, decoded, and as it is asked for."""
+
 
 class _Figures(ctypes.Structure):
     """What glibc tells of its heap, in bytes."""
@@ -63,8 +69,21 @@ class Heap:
             if self._unchecked < _CHECKED_EACH_BYTES:
                 return
             self._unchecked = 0
-            if resident_bytes() - self._beside > self._limit_bytes + _SPARE_BYTES:
-                self._give_back()
+            self._keep_below(self._limit_bytes + _SPARE_BYTES)
+
+    def make_room_for_one(self, count: int) -> None:
+        """A stored window of so many bytes is about to be read; a large one uses nothing of what lies free.
+
+        A block that is made in passes asks for room once, and then reads many of them.
+        """
+        if self._library is None or count <= LARGEST_REUSED_BYTES:
+            return
+        with self._lock:
+            self._keep_below(self._limit_bytes - _READING * count)
+
+    def _keep_below(self, most_bytes: int) -> None:
+        if resident_bytes() - self._beside > most_bytes:
+            self._give_back()
 
     def _give_back(self) -> None:
         self._library.malloc_trim(0)

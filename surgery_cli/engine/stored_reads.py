@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from surgery_cli.draft.expression import Recipe, Stored
 from surgery_cli.draft.kernel import Window
-from surgery_cli.engine.grid import relative
+from surgery_cli.engine.freed_memory import HEAP
+from surgery_cli.engine.grid import block_bytes, relative
 from surgery_cli.engine.held import Band, Held
 from surgery_cli.engine.reading import Readable, Values, read_values
 from surgery_cli.engine.reads import reads
@@ -55,6 +56,8 @@ class StoredReads:
 
     def read(self, part: Stored, window: Window) -> Values:
         source, path = self._sources[part.ref.source], part.ref.path
+        if part.spec.has_array:
+            HEAP.make_room_for_one(block_bytes(part.spec, window))
         if self._kept is None:
             return read_values(source, path, window)
         with self._lock:

@@ -19,19 +19,25 @@ from surgery_cli.engine.freed_memory import HEAP
 from surgery_cli.store.filesystem.memory_limits import resident_bytes
 
 reuse_blocks()
-for allowed in (512 << 20, 32 << 20):
+for allowed in ({much} << 20, 32 << 20):
     HEAP.allow(allowed)
     blocks = [np.ones(1 << 20, np.uint8) for _ in range(256)]
     del blocks[::2]
     before = resident_bytes()
-    HEAP.make_room(16 << 20)
+    HEAP.{asked}
     print((before - resident_bytes()) >> 20)
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="how much a process has is told by Linux")
-def test_what_lies_free_between_blocks_goes_back_once_that_is_too_much() -> None:
-    done = subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize(
+    ("asked", "much"),
+    [("make_room(16 << 20)", 512), ("make_room_for_one(64 << 20)", 512 + 3 * 64)],
+    ids=["a block", "a chunk that takes none of it"],
+)
+def test_what_lies_free_between_blocks_goes_back_once_that_is_too_much(asked, much) -> None:
+    code = RUN.format(asked=asked, much=much)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     within, beyond = map(int, done.stdout.split())
     assert within < 8
     assert beyond > 100

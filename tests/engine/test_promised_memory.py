@@ -1,5 +1,6 @@
 """A run takes no more memory beside its start than its preview says, where leaves are stored in one large chunk."""
 
+import itertools
 import json
 import os
 import re
@@ -10,12 +11,14 @@ from pathlib import Path
 
 import flax.serialization
 import jax
+import msgspec
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli.operations.averaging import Averaging
 from surgery_cli.operations.merging import Merging
+from surgery_cli.operations.step_means import OverSteps
 from surgery_cli.operations.table import operations
 
 MIB = 1 << 20
@@ -28,7 +31,7 @@ LEAF = 40 * MIB
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``one`` and ``other`` have their leaf in one chunk, ``many`` and ``many3`` (zarr 3) in chunks of 1 MiB.
 
-    ``matrix`` has 8 MiB.
+    ``two``, ``two1`` and ``two2`` have it twice as large, in two chunks; ``matrix`` has 8 MiB.
     """
     folder = tmp_path_factory.mktemp("promised")
     matrix = np.random.default_rng(9).standard_normal((1024, 2048), np.float32)
@@ -37,8 +40,10 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     packed = np.random.default_rng(8).standard_normal(SHAPE, np.float32)
     (folder / "packed.msgpack").write_bytes(flax.serialization.to_bytes({"w": packed}))
     kinds = [("one", None), ("many", MIB), ("many3", MIB), ("other", None)]
+    kinds += [(f"two{n}", LEAF) for n in ("", 1, 2)]
     for seed, (name, chunk_bytes) in enumerate(kinds):
-        values = np.random.default_rng(seed).standard_normal(SHAPE, np.float32)
+        shape = (2 * SHAPE[0], SHAPE[1]) if name.startswith("two") else SHAPE
+        values = np.random.default_rng(seed).standard_normal(shape, np.float32)
         tree = {"w": jax.numpy.asarray(values), "b": jax.numpy.arange(4.0)}
         chunks = jax.tree.map(lambda _, n=chunk_bytes: ocp.SaveArgs(chunk_byte_size=n), tree)
         handler = ocp.PyTreeCheckpointHandler(use_zarr3=name == "many3")
@@ -90,38 +95,84 @@ def test_the_peak_is_within_what_was_said(saved: Path, tmp_path: Path, words: li
         assert promised < 200 * MIB
 
 
-MERGES: dict[str, tuple[str, ...]] = {
-    "average": (),
-    "breadcrumbs": ("--density", "0.5", "--outliers", "0.01"),
-    "dare": ("--density", "0.5"),
-    "karcher": (),
-    "model-stock": (),
-    "task-arithmetic": (),
-    "ties": ("--density", "0.5"),
-}
-"""How each operation is called that merges more than two checkpoints."""
+MERGES = [
+    ["average"],
+    ["breadcrumbs", "--density", "0.5", "--outliers", "0.01"],
+    ["breadcrumbs", "--density", "0.5", "--outliers", "0.01", "--consensus", "ties"],
+    ["dare", "--density", "0.5"],
+    ["dare", "--density", "0.5", "--consensus", "ties"],
+    ["interpolate", "--t", "0.3"],
+    ["interpolate", "--t", "0.3", "--method", "slerp"],
+    ["interpolate", "--t", "0.3", "--method", "nuslerp", "--base", "other"],
+    ["karcher"],
+    ["model-stock"],
+    ["task-arithmetic"],
+    ["ties", "--density", "0.5"],
+]
+"""How each operation is called that merges checkpoints, in each of its ways."""
 
 
-def test_every_merge_of_many_is_tried() -> None:
-    many = {
-        name
-        for name, edit in operations().items()
-        if issubclass(edit, Merging | Averaging) and getattr(edit, "most_others", None) is None
+def _members(saved: Path, tmp_path: Path, kind: str, count: int) -> list[str]:
+    """The options that name so many checkpoints less one, which share their files."""
+    words = []
+    for number in range(1, count):
+        member = tmp_path / f"member{number}"
+        shutil.copytree(saved / kind, member, copy_function=os.link)
+        words += ["--with", str(member)]
+    return words
+
+
+def test_every_merge_is_tried_in_every_way() -> None:
+    ways = set()
+    for name, edit in operations().items():
+        if issubclass(edit, Merging | Averaging) and not issubclass(edit, OverSteps):
+            fields = {one.name: one for one in msgspec.structs.fields(edit)}
+            own = fields.get("method") or fields.get("consensus")
+            values = msgspec.json.schema(own.type).get("enum", []) if own else [None]
+            ways |= {
+                (name, None if own is None or own.default == each else each) for each in values
+            }
+    options = ("--method", "--consensus")
+    tried = {
+        (name, next((b for a, b in itertools.pairwise(words) if a in options), None))
+        for name, *words in MERGES
     }
-    assert many == {*MERGES, "ema", "swa"}  # which are averages over the steps of a run
+    assert tried == ways
 
 
 @pytest.mark.covers(1)
-@pytest.mark.parametrize("count", [10, 20])
-@pytest.mark.parametrize("merge", MERGES)
-def test_the_peak_of_a_merge_is_within_what_was_said_which_grows_little_with_the_members(
-    saved: Path, tmp_path: Path, merge: str, count: int
+@pytest.mark.parametrize("merge", MERGES, ids=lambda words: "-".join(words[::2]))
+def test_a_merge_of_leaves_in_large_chunks_takes_what_may_be_used_and_no_more_than_was_said(
+    saved: Path, tmp_path: Path, merge: list[str]
 ) -> None:
-    words = [merge, "one", str(tmp_path / "new"), "w", *MERGES[merge]]
-    for number in range(1, count):
-        member = tmp_path / f"member{number}"
-        shutil.copytree(saved / "other", member, copy_function=os.link)
-        words += ["--with", str(member)]
+    """The chunk is to the memory as one of 73 MB is to 256 MiB; the leaf has two of them."""
+    memory = 140 * MIB
+    count = 2 if merge[0] == "interpolate" else 4
+    words = [merge[0], "two", str(tmp_path / "new"), "w", *merge[1:]]
+    words = [str(saved / "two2") if word == "other" else word for word in words]
+    words += _members(saved, tmp_path, "two1", count)
+    preview, base = _run(saved, [*words, "--dry-run"], "140MiB")
+    done, peak = _run(saved, words, "140MiB")
+    said = json.loads(preview)
+    takes = [re.search(r"takes about ([0-9.]+) MiB", note) for note in said["notes"]]
+    promised = max([memory, *(float(found[1]) * MIB for found in takes if found)])
+    started = 24 * MIB
+    assert peak - base < promised + started
+    assert peak - base < memory + started + 48 * MIB
+    at_most = said.get("bytes_read_at_most", said["bytes_read"])
+    assert said["bytes_read"] <= json.loads(done)["bytes_read"] <= at_most
+
+
+MANY = [words for words in MERGES if words[0] != "interpolate" and "--consensus" not in words]
+
+
+@pytest.mark.covers(1)
+@pytest.mark.parametrize("merge", MANY, ids=lambda words: words[0])
+def test_the_peak_of_a_merge_of_twenty_is_within_what_was_said_which_grows_little_with_the_members(
+    saved: Path, tmp_path: Path, merge: list[str]
+) -> None:
+    words = [merge[0], "one", str(tmp_path / "new"), "w", *merge[1:]]
+    words += _members(saved, tmp_path, "other", 20)
     preview, base = _run(saved, [*words, "--dry-run"])
     (note,) = json.loads(preview)["notes"][-1:]
     found = re.search(r"takes about ([0-9.]+) MiB", note)
@@ -129,7 +180,7 @@ def test_the_peak_of_a_merge_is_within_what_was_said_which_grows_little_with_the
     promised = float(found[1]) * MIB
     _, peak = _run(saved, words)
     assert peak - base < promised + 24 * MIB
-    assert promised < 12 * LEAF  # the members alone are ten or twenty
+    assert promised < 12 * LEAF  # the members alone are twenty
 
 
 @pytest.mark.parametrize(
