@@ -372,7 +372,7 @@ def test_what_has_lost_its_structure_is_rescued_like_a_whole_step_as_it_says(tmp
     for step in ("1", "3"):
         row = place(tmp_path / "run", step)
         assert row.todo.startswith(
-            f"`surgery rescue {tmp_path}/run/{step} NEW --like {tmp_path}/run@2` writes"
+            f"`surgery rescue {tmp_path}/run/{step} NEW --like {tmp_path}/run/2` writes"
         )
         bare = surgery.rescue(str(tmp_path / "run" / step))
         assert bare.structure_lacks == ["empty nodes", "None", "types of containers"]

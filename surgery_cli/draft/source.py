@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from surgery_cli.tree.specs import TreeSpec
@@ -30,6 +30,10 @@ class Source(Protocol):
     @property
     def steps(self) -> Mapping[int, str]:
         """The steps of the run that it belongs to, with the address of each."""
+
+    @property
+    def step_formats(self) -> Sequence[str]:
+        """In which formats these are named: steps of several are of several runs."""
 
     def beside(self, name: str) -> bytes | None:
         """What is in a small file of this name that stands with its arrays; None if there is none."""

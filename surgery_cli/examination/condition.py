@@ -246,7 +246,7 @@ def _beside(path: Path) -> str:
     return said if whole else ""
 
 
-def with_structure(found: Condition, whole: Path | str) -> Condition:
+def with_structure(found: Condition, whole: Path) -> Condition:
     """The same where names of arrays alone tell what the tree was, and ``whole`` is a step of the same run."""
     command = _rescue(found.place.path)
     like = f"{command} --like {quote(str(whole))}"

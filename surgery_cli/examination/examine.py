@@ -83,21 +83,20 @@ def _compared(found: list[Condition]) -> list[Condition]:
     """
     if not any(one.leaves for one in found):
         return found
-    whole = {
-        one.place.step: one.place.path
+    whole = [
+        one.place
         for one in found
         if one.state is State.WHOLE and one.leaves and one.place.step is not None
-    }
+    ]
 
     def compared(one: Condition) -> Condition:
         if one.is_treeless:
             return without_tree(one)
         if one.left is None or one.left.has_structure or not whole:
             return one
-        before = [step for step in whole if one.place.step is None or step < one.place.step]
-        alike = max(before) if before else min(whole)
-        address = f"{whole[alike].parent}@{alike}"
-        return with_structure(one, address)
+        run = [place for place in whole if place.is_of_run(one.place)]
+        before = [place for place in run if one.place.step is None or place.is_before(one.place)]
+        return with_structure(one, (before or run[:1])[-1].path) if run else one
 
     return list(map(compared, found))
 

@@ -24,6 +24,7 @@ from surgery_cli.store.filesystem.listing import (
 )
 from surgery_cli.store.locate.items import is_step, step_items
 from surgery_cli.store.locate.refusals import describe_directory
+from surgery_cli.store.locate.step_formats import are_of_one_format
 from surgery_cli.store.locate.steps import SURE_PREFIXES, belongs_to_root
 
 _FLAX_DRAFT: Final = "tmp"
@@ -54,6 +55,17 @@ class Place(NamedTuple):
     path: Path
     kind: Kind
     step: int | None = None
+
+    def is_of_run(self, other: Place) -> bool:
+        """True unless two steps are named in two formats."""
+        names = [unfinished_name(one.path.name) or one.path.name for one in (self, other)]
+        return self.step is None or other.step is None or are_of_one_format(*names)
+
+    def is_before(self, other: Place) -> bool:
+        """True for a step that the same run saved earlier."""
+        if self.step is None or other.step is None or self.step >= other.step:
+            return False
+        return self.is_of_run(other)
 
 
 def places_at(path: Path) -> list[Place]:

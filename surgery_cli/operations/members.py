@@ -89,7 +89,8 @@ def _addresses(named: Sequence[str], steps: str, scene: States) -> list[str]:
             field="steps",
         )
     own = None if named else scene.source.step
-    chosen = {number: run.steps[number] for number in named_steps(steps, run.steps)}
+    numbers = named_steps(steps, run.steps, run.step_formats)
+    chosen = {number: run.steps[number] for number in numbers}
     found = [address for number, address in chosen.items() if number != own]
     if not found:
         raise PlanError(
@@ -249,7 +250,7 @@ def _is_outside(others: Sequence[Member], steps: str, scene: States) -> bool:
     """True if the source is a step of the run that ``steps`` is about, and not one of them."""
     source = scene.source
     is_ranged = bool(steps) and _are_own_steps(others, scene)
-    return is_ranged and source.step not in named_steps(steps, source.steps)
+    return is_ranged and source.step not in named_steps(steps, source.steps, source.step_formats)
 
 
 def short_names(paths: Sequence[str]) -> list[str]:

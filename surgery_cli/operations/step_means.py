@@ -47,7 +47,7 @@ class OverSteps(Averaging, kw_only=True, frozen=True):
         return [source.step, *(number for number in self._named(scene) if number != source.step)]
 
     def _named(self, scene: States) -> list[int]:
-        return named_steps(self.steps, scene.source.steps)
+        return named_steps(self.steps, scene.source.steps, scene.source.step_formats)
 
     def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
         source = scene.source

@@ -15,8 +15,8 @@ _LAST = "last:"
 _SHOWN = 6
 
 
-def named_steps(text: str, there: Collection[int]) -> list[int]:
-    """The steps that are named, of those that are ``there``, by number.
+def named_steps(text: str, there: Collection[int], formats: Collection[str] = ()) -> list[int]:
+    """The steps that are named, of those that are ``there``, by number; ``formats`` are those of their names.
 
     A range holds its ends and every step between them; a run that usually saves every so many steps has saved all of
     those. The last few are those of the highest numbers.
@@ -27,8 +27,16 @@ def named_steps(text: str, there: Collection[int]) -> list[int]:
     [3, 5]
 
     Raises:
-        PlanError: a range is turned around, or some of the steps are not there; with those that are.
+        PlanError: a range is turned around, or some of the steps are not there; with those that are. Or steps named
+            in several formats, each a run of its own, are not named one by one.
     """
+    if len(formats) > 1 and not text.replace(",", "").isdecimal():
+        raise PlanError(
+            f"the steps of the run are named in {len(formats)} formats: {', '.join(formats)}",
+            why=worded("{steps: {}} takes those of one run, and which one is not known", text),
+            fix=worded("name each by its number: {steps: 100,200}"),
+            field="steps",
+        )
     if text.startswith(_LAST):
         return _last(int(text.removeprefix(_LAST)), there)
     found: set[int] = set()

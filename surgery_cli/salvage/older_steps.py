@@ -10,9 +10,8 @@ from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.salvage.place import BrokenPlace
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import Listing, holds_pytree, step_name, unfinished_name
-from surgery_cli.store.locate.items import STEP_METADATA
-from surgery_cli.store.locate.steps import Step, find_steps
+from surgery_cli.store.filesystem.listing import step_name, unfinished_name
+from surgery_cli.store.locate.steps import Step, refuse_several_formats, steps_at
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import listed
@@ -23,14 +22,16 @@ def standing_for(text: str, place: BrokenPlace) -> Iterator[Checkpoint]:
 
     Raises:
         CheckpointError: (at the end, if nothing was given) there is none.
+        PlanError: the steps are named in several formats, each a run of its own.
     """
     root = filesystem.real(path_at(address(text, refusal=CheckpointError)))
-    steps = _steps(root)
+    steps = [step for step in steps_at(root) if step.is_finished]
     if not steps:
         yield open_checkpoint(text)
         return
+    refuse_several_formats(root, steps)
     damaged = []
-    for step in steps:
+    for step in reversed(steps):
         if not _is_older(root, step, place):
             continue
         try:
@@ -59,16 +60,6 @@ def path_there(other: Checkpoint, place: BrokenPlace, item: str, inner: LeafPath
         return other.path_in(item, inner)
     is_only = len(place.items) == 1 and not other.location.prefix_items
     return inner if is_only and path not in other.tree else path
-
-
-def _steps(root: Path) -> list[Step]:
-    """The steps of a run, the newest first; none if a single checkpoint stands there."""
-    if not filesystem.is_folder(root):
-        return []
-    listing = Listing.of(root)
-    if holds_pytree(listing) or STEP_METADATA in listing.files or step_name(root.name) is not None:
-        return []
-    return [step for step in reversed(find_steps(listing)) if step.is_finished]
 
 
 def _is_older(root: Path, step: Step, place: BrokenPlace) -> bool:

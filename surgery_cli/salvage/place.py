@@ -115,16 +115,24 @@ def _several(path: Path, places: list[Path]) -> PlanError:
 
 
 def _step_of(path: Path) -> Path | None:
-    """The step that `ROOT@N` names, finished or not."""
+    """The step that `ROOT@N` names, finished or not; a save beside one of that number is another.
+
+    Raises:
+        PlanError: several have that number.
+    """
     front, at, number = path.name.rpartition("@")
     root = path.with_name(front) if front else path
     if not at or not number.isdecimal() or not filesystem.is_folder(root):
         return None
+    found = []
     for folder in _folders(root):
         step = step_name(unfinished_name(folder.name) or folder.name)
         if step is not None and step.number == int(number):
-            return folder
-    return None
+            found.append(folder)
+    found = [folder for folder in found if unfinished_name(folder.name) is None] or found
+    if len(found) > 1:
+        raise _several(path, found)
+    return found[0] if found else None
 
 
 def _step(root: Path, items: dict[str, Path]) -> BrokenPlace:

@@ -16,6 +16,7 @@ from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import CheckpointError, NotPermittedError, SurgeryError
 from surgery_cli.examination.condition import NOTHING_WHOLE
 from surgery_cli.examination.examine import examine
+from surgery_cli.examination.places import Kind
 from surgery_cli.examination.states import Condition, State
 from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import BucketPath, path_at
@@ -25,9 +26,12 @@ from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import reads
 from surgery_cli.store.locate.refusals import missing
+from surgery_cli.store.locate.step_formats import formats_text, step_formats
 from surgery_cli.surgery.rescue import rescue
 from surgery_cli.surgery.verify import verify
 from surgery_cli.words.lists import quoted
+from surgery_cli.words.notes import Consequence, Note
+from surgery_cli.words.pages import DocsPage
 
 SETTLED_SECONDS: Final = 600
 
@@ -73,7 +77,22 @@ def doctor(
         dead_bytes=sum(min(one.dead_bytes, one.seen.bytes_counted) for one in found),
         leftover_bytes=sum(row.bytes for row in rows if row.state == State.LEFTOVER),
         reads_data=read_data,
+        notes=_format_notes(found),
     )
+
+
+def _format_notes(found: Sequence[Condition]) -> list[Note]:
+    """What a root of steps that are named in several formats is to scripts, and to commands."""
+    formats = step_formats(
+        one.place.path.name
+        for one in found
+        if one.place.kind is Kind.CHECKPOINT and one.place.step is not None
+    )
+    if len(formats) < 2:
+        return []
+    said = f"steps are named in {len(formats)} formats: {formats_text(formats)}"
+    seen = "a script sees those of its own format alone, and commands take no newest: name a step"
+    return [Consequence(DocsPage.DOCTOR, f"{said}; {seen}")]
 
 
 def _row(found: Condition, root: Path) -> reports.ExaminedPlace:
@@ -161,18 +180,13 @@ def _with_older_steps(
     root: Path, rows: Sequence[reports.ExaminedPlace], found: Sequence[Condition]
 ) -> list[reports.ExaminedPlace]:
     """Where leaves of a step are lost: which whole step before it could give them."""
-    whole = {
-        row.step: one.place.path
-        for row, one in zip(rows, found, strict=True)
-        if row.state == State.WHOLE and row.step is not None
-    }
+    whole = [one.place for row, one in zip(rows, found, strict=True) if row.state == State.WHOLE]
 
     def told(row: reports.ExaminedPlace, one: Condition) -> reports.ExaminedPlace:
-        before = [step for step in whole if row.step is not None and step < row.step]
         if not row.whole_leaves or row.whole_leaves == row.leaves:
             return row
-        fitting = (whole[step] for step in sorted(before, reverse=True))
-        found = next((path for path in fitting if could_fill(str(path), one.left)), None)
+        before = [place.path for place in reversed(whole) if place.is_before(one.place)]
+        found = next((path for path in before if could_fill(str(path), one.left)), None)
         if found is None:
             return row
         older, broken = quote(str(found)), quote(str(root / row.path))

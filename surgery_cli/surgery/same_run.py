@@ -15,7 +15,8 @@ from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import Listing, reading, step_name
 from surgery_cli.store.locate.location import Location, locate
-from surgery_cli.store.locate.steps import find_steps, renumbered
+from surgery_cli.store.locate.step_formats import renumbered, step_formats
+from surgery_cli.store.locate.steps import Step, find_steps
 from surgery_cli.store.write.destination import real_path
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.tree.paths import LeafPath
@@ -55,8 +56,9 @@ def into_run(source: str, destination: str, options: Options) -> Asked:
             why=f"'{destination}' is the run that is read: `--as-step` adds a step to it",
             fix="leave `--force` out, and give a number that is free",
         )
-    new = target / renumbered(step.name, options.as_step)
-    _refuse_taken(target, options.as_step)
+    steps = _steps_of(target)
+    new = target / renumbered(step.name, options.as_step, _finished(steps))
+    _refuse_taken(target, steps, options.as_step)
     item = options.item if location.shape == "root" else None
     return Asked(str(step), str(new), replace(options, step=None, as_step=None, item=item))
 
@@ -73,24 +75,32 @@ def check_new_step(target: Path, prepared: Prepared) -> None:
     named = step_name(target.name)
     if named is None:
         return
-    wanted = renumbered(own.name, named.number)
+    steps = _steps_of(target.parent)
+    wanted = renumbered(own.name, named.number, _finished(steps))
     if wanted != target.name:
         raise DestinationError(
             f"'{target}' is not how this run names its steps",
             why=f"the step that is read is called '{own.name}'",
             fix=f"name it '{target.parent / wanted}'",
         )
-    _refuse_taken(target.parent, named.number, but=target.name)
+    _refuse_taken(target.parent, steps, named.number, but=target.name)
 
 
-def _refuse_taken(run: Path, number: int, *, but: str = "") -> None:
+def _steps_of(run: Path) -> list[Step]:
+    with reading(run):
+        return find_steps(Listing.of(run))
+
+
+def _finished(steps: list[Step]) -> list[str]:
+    return [step.name for step in steps if step.is_finished]
+
+
+def _refuse_taken(run: Path, steps: list[Step], number: int, *, but: str = "") -> None:
     """``but``: a name of that step which is asked after elsewhere.
 
     Raises:
         DestinationError: the run has a step of that number, finished or not, in whichever spelling.
     """
-    with reading(run):
-        steps = find_steps(Listing.of(run))
     for step in steps:
         if step.number == number and step.name != but:
             state = "a finished step" if step.is_finished else "a save that is not finished"
@@ -106,8 +116,11 @@ def same_run_notes(target: Path, prepared: Prepared) -> list[Consequence]:
     own, named = step_beside(target, prepared), step_name(target.name)
     if own is None or named is None:
         return []
-    others = [step.number for step in find_steps(Listing.of(own.parent)) if step.is_finished]
-    newest = max(others, default=-1)
+    formats = step_formats([*_finished(_steps_of(own.parent)), target.name])
+    alike = {name for names in formats.values() if target.name in names for name in names}
+    newest = max(
+        (other.number for name in alike - {target.name} if (other := step_name(name))), default=-1
+    )
     if named.number > newest:
         order = f"it will be the newest step, which is what a manager restores unless told: before it was {newest}"
     else:

@@ -57,7 +57,7 @@ def _check_replaced(target: Path) -> None:
     except SurgeryError as error:
         problem = error.problems[0]
         raise DestinationError(
-            f"`--force` would remove '{target}', which is no checkpoint that can be read",
+            f"`--force` would remove '{target}', which is not one checkpoint that can be read",
             why=problem.what + (f"; {problem.why}" if problem.why else ""),
             fix=f"name another directory, or remove it first: `{removal(target)}`",
         ) from None

@@ -47,3 +47,22 @@ def test_every_way_to_name_one_leads_there(bucket, surgery, tmp_path, monkeypatc
         "  check its name",
     ]
     assert not Path("gs:").exists()
+
+
+def test_steps_named_in_two_formats_have_no_newest(service, surgery, tmp_path):
+    import orbax.checkpoint as ocp
+
+    for step, form in ((1, {}), (2, {"step_prefix": "step"})):
+        options = ocp.CheckpointManagerOptions(**form)
+        with ocp.CheckpointManager(tmp_path / str(step), options=options) as manager:
+            manager.save(step, args=ocp.args.StandardSave(TREE))
+        run = uploaded(service, tmp_path / str(step), f"{service.root}/run")
+    for named in (run, f"{run}@latest"):
+        ended = surgery("inspect", named)
+        assert ended.code == 2
+        assert "named in 2 formats: `N` (1), `step_N` (step_2)" in ended.err
+        assert f"name one, as '{run}/1' or '{run}/step_2'" in ended.err
+    assert surgery("inspect", f"{run}/step_2").code == 0
+    assert surgery("rescale", f"{run}@2", run, "params/w", "--by", "2", "--as-step", "3").code == 0
+    assert surgery("inspect", f"{run}/step_3").code == 0
+    assert "named in 2 formats" in surgery("doctor", run).out

@@ -51,6 +51,7 @@ class ArrayFile:
 
     step: Final = None
     steps: Final[Mapping[int, str]] = MappingProxyType({})
+    step_formats: Final = ()
 
     def __init__(self, text: str) -> None:
         self.text = address(text, refusal=CheckpointError)

@@ -32,12 +32,16 @@ from surgery_cli.store.locate.file_formats import (
     format_of_file,
     format_of_folder,
 )
-from surgery_cli.store.locate.items import StepItems, item_handlers, step_items
+from surgery_cli.store.locate.items import StepItems, item_handlers
+from surgery_cli.store.locate.step_formats import formats_text, step_formats
 from surgery_cli.store.locate.steps import (
+    FILES_OF_A_STEP,
     Step,
     belongs_to_root,
     beside_steps,
     find_steps,
+    is_called_a_step,
+    items_among,
     pick,
     refuse_mixture,
     refuse_several,
@@ -53,10 +57,11 @@ class Location(msgspec.Struct, frozen=True, kw_only=True):
     """A checkpoint that was found. Nothing in it has been opened.
 
     ``root`` is the real path of what the argument names; ``step_directory`` the step (of a Flax root also the file)
-    that was chosen. ``items`` are the trees to be edited, by item name; the name is '' where there is none.
-    ``other_items`` come along unedited: metrics, JSON, random keys, and trees that ``--item`` did not choose.
-    ``foreign`` are files and folders unknown to Orbax, in the root and in the step. ``root_files`` stand beside the
-    steps and belong to the root. ``unfinished`` are names of interrupted saves in the root. ``chosen`` is a phrase.
+    that was chosen, ``steps`` and ``step_names`` all that are finished. ``items`` are the trees to be edited, by item
+    name; the name is '' where there is none. ``other_items`` come along unedited: metrics, JSON, random keys, and
+    trees that ``--item`` did not choose. ``foreign`` are files and folders unknown to Orbax, in the root and in the
+    step. ``root_files`` stand beside the steps and belong to the root. ``unfinished`` are names of interrupted saves in
+    the root. ``chosen`` is a phrase.
     """
 
     argument: str
@@ -65,6 +70,7 @@ class Location(msgspec.Struct, frozen=True, kw_only=True):
     step_directory: Path | None = None
     step: int | None = None
     steps: list[int] = []
+    step_names: list[str] = []
     step_name: str | None = None
     items: dict[str, Path]
     other_items: dict[str, Path] = {}
@@ -117,32 +123,19 @@ def _located(argument: Argument) -> Location:
     listing = Listing.of(path)
     if holds_pytree(listing):
         return _tree(argument, listing)
-    if listing.files & {"_CHECKPOINT_METADATA", "orbax.checkpoint"}:
+    if listing.files & FILES_OF_A_STEP:
         return _step(argument, listing)
     steps = find_steps(listing, is_staged=argument.is_staged)
-    if steps and step_name(path.name) is None:
+    if steps and not is_called_a_step(listing, steps):
         return _root(argument, listing, steps)
-    # steps that this user may not look into are none of its items
-    inside = step_items(listing.without(step.name for step in steps if step.fault is not None))
-    if inside.pytrees and (not steps or _is_called_a_step(path.name, inside, steps)):
+    inside = items_among(listing, steps)
+    if inside.pytrees:
         refuse_several(listing)
         return _step(argument, listing)
-    if steps:
-        return _root(argument, listing, steps)
     listing.refuse_special()
     if (shards := format_of_folder(listing.files)) is not None:
         return _flat(argument, "file", ChosenItems({"": path}, FOLDER_PHRASES[shards]))
     raise _no_checkpoint(listing, inside)
-
-
-def _is_called_a_step(name: str, inside: StepItems, steps: list[Step]) -> bool:
-    """Whether the name, a step's, makes a directory of trees one step, though they are called like steps themselves.
-
-    Anybody may call a folder `run_3`: it is a root if nothing but steps stands in it. A plain number is a step.
-    """
-    own = step_name(name)
-    assert own is not None
-    return not own.prefix or not set(inside.pytrees) <= {step.name for step in steps}
 
 
 def _file(argument: Argument) -> Location:
@@ -225,13 +218,15 @@ def _root(argument: Argument, listing: Listing, steps: list[Step]) -> Location:
     path = listing.path / picked.name
     chosen = _in_root(argument._replace(text=f"{argument.path}@{picked.number}"), path)
     beside = beside_steps(listing, steps)
-    finished = [s.number for s in steps if s.is_finished]
+    finished = [s for s in steps if s.is_finished]
     unfinished = [s.name for s in steps if not s.is_finished]
     phrase = f"step {picked.number} ({why} of {len(finished)}), {chosen.phrase}"
     if unfinished:
         phrase += f"; unfinished and skipped: {', '.join(map(repr, unfinished))}"
     if unread := [s.name for s in steps if s.fault is not None]:
         phrase += f"; cannot be read: {', '.join(map(repr, unread))}"
+    if len(formats := step_formats(s.name for s in finished)) > 1:
+        phrase += f"; named in {len(formats)} formats: {formats_text(formats)}"
     foreign = chosen.foreign + [p for p in beside if not belongs_to_root(p)]
     return _location(
         argument,
@@ -239,7 +234,8 @@ def _root(argument: Argument, listing: Listing, steps: list[Step]) -> Location:
         replace(chosen, phrase=phrase, foreign=foreign),
         step_directory=path,
         step=picked.number,
-        steps=finished,
+        steps=[s.number for s in finished],
+        step_names=[s.name for s in finished],
         step_name=picked.name,
         root_files=[p for p in beside if belongs_to_root(p)],
         unfinished=unfinished,

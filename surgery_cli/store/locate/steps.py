@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,7 +18,14 @@ from surgery_cli.store.filesystem.listing import (
     step_name,
     unfinished_name,
 )
-from surgery_cli.store.locate.items import is_step
+from surgery_cli.store.locate.items import (
+    STEP_METADATA,
+    V1_MARK,
+    StepItems,
+    is_step,
+    step_items,
+)
+from surgery_cli.store.locate.step_formats import formats_text, step_formats
 from surgery_cli.words.lists import quoted
 
 _ROOT_FOLDERS: Final = frozenset({"metadata", "descriptor"})
@@ -27,6 +35,8 @@ _ROOT_FILES: Final = frozenset({"_ROOT_METADATA"})
 SURE_PREFIXES: Final = frozenset({"", "checkpoint", "ckpt", "step"})
 """Before a number, they make a name that of a step; any other word may be anybody's (`resnet_18`)."""
 _SHOWN_CHECKPOINTS: Final = 8
+FILES_OF_A_STEP: Final = frozenset({STEP_METADATA, V1_MARK})
+"""What stands in a step, and in no root."""
 
 
 class Step(NamedTuple):
@@ -61,15 +71,32 @@ def find_steps(listing: Listing, *, is_staged: bool = False) -> list[Step]:
     return sorted(found, key=lambda s: (s.number, s.name))
 
 
-def renumbered(name: str, number: int) -> str:
-    """What a step is called that has another number, in the format of ``name``.
+def steps_at(path: Path) -> list[Step]:
+    """The steps that stand side by side at a path, by number; none in what is one checkpoint."""
+    if not filesystem.is_folder(path):
+        return []
+    listing = Listing.of(path)
+    if listing.files & FILES_OF_A_STEP or holds_pytree(listing):
+        return []
+    steps = find_steps(listing)
+    return [] if is_called_a_step(listing, steps) else steps
 
-    >>> renumbered("checkpoint_500", 7), renumbered("00000500", 7)
-    ('checkpoint_7', '00000007')
+
+def is_called_a_step(listing: Listing, steps: list[Step]) -> bool:
+    """Whether its name makes a directory of trees one step, though they are called like steps themselves.
+
+    Anybody may call a folder `run_3`: it is a root if nothing but steps stands in it. A plain number is a step.
     """
-    old = name[len(name.rstrip("0123456789")) :]
-    width = len(old) if old.startswith("0") else 0
-    return f"{name.removesuffix(old)}{number:0{width}d}"
+    own = step_name(listing.path.name)
+    if own is None:
+        return False
+    trees = items_among(listing, steps).pytrees.keys()
+    return bool(trees) and (not own.prefix or not trees <= {step.name for step in steps})
+
+
+def items_among(listing: Listing, steps: list[Step]) -> StepItems:
+    """The items of what may be a step; what is called like one, and may not be looked into, is none of them."""
+    return step_items(listing.without(step.name for step in steps if step.fault is not None))
 
 
 def _is_finished_step(root: Listing, name: str, *, is_staged: bool) -> bool | None:
@@ -128,7 +155,7 @@ def refuse_several(listing: Listing) -> None:
 def _is_whole(path: Path) -> bool:
     """True for a folder that was saved by itself, or that holds finished steps; not for an item of a step."""
     listing = Listing.of(path)
-    if listing.files & {"_CHECKPOINT_METADATA", "orbax.checkpoint"}:
+    if listing.files & FILES_OF_A_STEP:
         return True
     return not holds_pytree(listing) and any(step.is_finished for step in find_steps(listing))
 
@@ -153,6 +180,22 @@ def beside_steps(listing: Listing, steps: list[Step]) -> list[Path]:
     return found
 
 
+def refuse_several_formats(root: Path, finished: Iterable[Step]) -> None:
+    """Refuse to say which of the finished steps of a root is the newest, where they are named in several formats.
+
+    Raises:
+        PlanError: so; with the steps of each.
+    """
+    formats = step_formats(step.name for step in finished)
+    if len(formats) > 1:
+        newest = dict.fromkeys(root / names[-1] for names in formats.values())
+        raise PlanError(
+            f"the steps of '{root}' are named in {len(formats)} formats: {formats_text(formats)}",
+            why="a script sees those of its own format alone, and the newest of each is another one",
+            fix=f"name one, as {quoted(newest, 4, word='or')}",
+        )
+
+
 def pick(
     root: Path, wanted: int | None, steps: list[Step], *, address: str = ""
 ) -> tuple[Step, str]:
@@ -171,14 +214,7 @@ def pick(
                 why=f"every save in it was interrupted: {names}",
                 fix="use another root",
             )
-        prefixes = sorted({s.prefix for s in finished if s.prefix})
-        if len(prefixes) > 1:
-            last = [max(s for s in finished if s.prefix == p).name for p in prefixes]
-            raise PlanError(
-                f"'{root}' holds steps of {len(prefixes)} kinds: " + quoted(last, 4),
-                why="which of them is the newest cannot be told from their numbers",
-                fix=f"name one: '{root / last[0]}'",
-            )
+        refuse_several_formats(root, finished)
         wanted, why = finished[-1].number, "newest finished"
     else:
         why = "as asked"

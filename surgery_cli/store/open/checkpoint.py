@@ -16,6 +16,7 @@ from surgery_cli.inputs.buckets import BucketPath, Replaced, path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import is_tree, reading
 from surgery_cli.store.locate.location import Location, locate
+from surgery_cli.store.locate.step_formats import step_formats
 from surgery_cli.store.open.file_item import FileItem
 from surgery_cli.store.open.formats import open_item
 from surgery_cli.store.open.item import Item, PytreeItem, ReadBefore
@@ -228,9 +229,11 @@ class Checkpoint:
     @property
     def steps(self) -> dict[int, str]:
         """The finished steps of the run, with an address for each."""
-        if self.location.shape != "root":
-            return {}
         return {number: f"{self.location.root}@{number}" for number in self.location.steps}
+
+    @property
+    def step_formats(self) -> list[str]:
+        return [str(one) for one in step_formats(self.location.step_names)]
 
     @property
     def layout(self) -> str:

@@ -12,7 +12,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.locate.items import METRICS, step_metadata
 from surgery_cli.store.locate.location import Location
-from surgery_cli.store.locate.steps import renumbered
+from surgery_cli.store.locate.step_formats import renumbered
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem, ReadBefore
 from surgery_cli.store.write.early_reads import EarlyReads
@@ -214,7 +214,9 @@ class StepWriter:
 
     def _step_name(self, location: Location) -> str:
         name = location.step_name or ""
-        return name if self._as_step is None else renumbered(name, self._as_step)
+        if self._as_step is None:
+            return name
+        return renumbered(name, self._as_step, location.step_names)
 
     @staticmethod
     def _item_target(location: Location, step: Path, name: str) -> Path:
