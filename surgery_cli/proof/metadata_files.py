@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from surgery_cli.proof.sharding_file import lacking_notes
 from surgery_cli.proof.side_items import item_faults, root_file_fault
-from surgery_cli.proof.step_metadata_file import step_faults
+from surgery_cli.proof.step_metadata_file import folder_notes, step_faults, unreadable_notes
 from surgery_cli.proof.tree_files import Fault, tree_faults
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import Listing
 from surgery_cli.store.locate.items import handler_kind, item_handlers
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
+from surgery_cli.words.notes import Note
 
 
 def metadata_faults(checkpoint: Checkpoint) -> list[Fault]:
@@ -30,6 +32,11 @@ def metadata_faults(checkpoint: Checkpoint) -> list[Fault]:
             found += _below(place, item.directory, tree_faults(item))
     others = [*checkpoint.location.other_items.values(), *checkpoint.location.root_files]
     return list(dict.fromkeys(found + faults_beside(checkpoint, others)))
+
+
+def restore_notes(checkpoint: Checkpoint) -> list[Note]:
+    """What is lost or in the way and no fault, as Orbax restores every leaf without: which of its restores fail."""
+    return lacking_notes(checkpoint) + folder_notes(checkpoint) + unreadable_notes(checkpoint)
 
 
 def faults_beside(checkpoint: Checkpoint, paths: Iterable[Path]) -> list[Fault]:

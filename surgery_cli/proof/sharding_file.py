@@ -13,10 +13,11 @@ import msgspec
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.proof.damaged_text import json_object, resembled
 from surgery_cli.store.open.checkpoint import Checkpoint
-from surgery_cli.store.open.item import PytreeItem
+from surgery_cli.store.open.item import PytreeItem, StoredLeaf
 from surgery_cli.store.orbax.sidecars import SHARDING, sharding_key
-from surgery_cli.tree.paths import stored_name
+from surgery_cli.tree.paths import LeafPath, stored_name
 from surgery_cli.tree.specs import LeafKind
+from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence, Note
 from surgery_cli.words.pages import DocsPage
 
@@ -24,6 +25,7 @@ _PLATFORMS: Final = frozenset({"cpu", "gpu", "cuda", "rocm", "tpu", "TFRT_CPU_",
 _DEVICE: Final = re.compile(r"(cpu|gpu|cuda|rocm|tpu):\d+|TFRT_CPU_\d+|TPU_\d+\(process=\d+,.*\)")
 STILL_RESTORED: Final = "Orbax restores only into a target that says shardings"
 _SHARDED: Final = (LeafKind.ARRAY, LeafKind.KEY)
+_SHOWN_LEAVES: Final = 3
 _AXIS_TYPES: Final = frozenset({"AxisType.Auto", "AxisType.Explicit", "AxisType.Manual"})
 
 
@@ -51,22 +53,46 @@ def lacks_shardings(item: PytreeItem) -> bool:
     sidecars = item.sidecars
     if SHARDING in sidecars.found or not sidecars.array_metadata_files:
         return False
-    return any(leaf.array and leaf.spec.kind in _SHARDED for leaf in item.leaves.values())
+    return any(True for _ in _sharded(item))
+
+
+def lacking_entries(item: PytreeItem) -> list[str]:
+    """The leaves of which a ``_sharding`` that stands there and is understood says nothing."""
+    document, _ = json_object(item.directory / SHARDING)
+    return [
+        str(path)
+        for path, leaf in _sharded(item)
+        if document is not None and not isinstance(document.get(_key(path)), str)
+    ]
 
 
 def lacking_notes(checkpoint: Checkpoint) -> list[Note]:
-    """What a tree without ``_sharding`` is still good for, of each that has lost it or was saved without."""
+    """What a tree is still good for of which ``_sharding`` is lost, was not saved, or says nothing of some leaves."""
+    notes: list[Note] = []
+    for name, item in checkpoint.items.items():
+        if not isinstance(item, PytreeItem):
+            continue
+        where = f" in '{name}'" if name else ""
+        if lacks_shardings(item):
+            said = f"there is no `{SHARDING}`{where}: {STILL_RESTORED}"
+            notes.append(Consequence(DocsPage.CHECKED_BY_VERIFY, said))
+        elif lacking := lacking_entries(item):
+            said = f"`{SHARDING}`{where} has no entry for {quoted(lacking, _SHOWN_LEAVES)}: {STILL_RESTORED}"
+            notes.append(Consequence(DocsPage.CHECKED_BY_VERIFY, said))
+    return notes
 
-    def where(name: str) -> str:
-        return f" in '{name}'" if name else ""
 
-    return [
-        Consequence(
-            DocsPage.CHECKED_BY_VERIFY, f"there is no `{SHARDING}`{where(name)}: {STILL_RESTORED}"
-        )
-        for name, item in checkpoint.items.items()
-        if isinstance(item, PytreeItem) and lacks_shardings(item)
-    ]
+def _sharded(item: PytreeItem) -> Iterator[tuple[LeafPath, StoredLeaf]]:
+    """The leaves that Orbax gives a sharding to."""
+    return (
+        (path, leaf)
+        for path, leaf in item.leaves.items()
+        if leaf.array is not None and leaf.spec.kind in _SHARDED
+    )
+
+
+def _key(path: LeafPath) -> str:
+    return sharding_key(stored_name(path))
 
 
 def _single_device(text: str) -> str:
@@ -78,26 +104,26 @@ def _single_device(text: str) -> str:
 
 
 def sharding_faults(item: PytreeItem) -> Iterator[tuple[str, str]]:
-    """Orbax restores with these where it is given no sharding, and fails on an entry that is lacking or unknown."""
+    """Orbax restores with these where it is given no sharding, and fails on an entry that it cannot read."""
     document, fault = json_object(item.directory / SHARDING)
     if fault:
         yield SHARDING, f"{fault}; {STILL_RESTORED}"
     if document is None:
         return
     judged: dict[str, str] = {}
-    for path, leaf in item.leaves.items():
-        if leaf.array is None or leaf.spec.kind not in _SHARDED:
-            continue
-        text = document.get(sharding_key(stored_name(path)))
+    for path, _ in _sharded(item):
+        text = document.get(_key(path))
         if not isinstance(text, str):
-            yield SHARDING, f"it has no entry for '{path}'"
             continue
         if text not in judged:
             judged[text] = _sharding_fault(text) if text else ""
         if judged[text]:
             yield SHARDING, f"of '{path}': {judged[text]}"
+    lacking = lacking_entries(item)
+    known = {stored_name(path) for path in item.leaves}
     for key in document:
-        if _decoded_key(key) is None:
+        name = _decoded_key(key)
+        if name is None or (lacking and name not in known):
             yield SHARDING, f"an entry is called '{key}', which is no name of a leaf"
 
 

@@ -12,8 +12,8 @@ import msgspec
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.proof.damaged_text import what_stands_instead
-from surgery_cli.proof.sharding_file import lacks_shardings
-from surgery_cli.proof.tree_files import Fault, tree_faults
+from surgery_cli.proof.sharding_file import lacking_entries, lacks_shardings
+from surgery_cli.proof.tree_files import NO_METADATA, Fault, tree_faults
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import COMMIT_MARK
 from surgery_cli.store.filesystem.protocol import Entry
@@ -62,7 +62,7 @@ def item_faults(folder: Path, handler: str) -> Iterator[Fault]:
     elif name.startswith("Proto"):
         faults = _document_faults(folder, name, _PROTO_FILES, is_json=False)
     elif name.startswith("Array"):
-        faults = _tree_at(folder)
+        faults = _array_at(folder)
     elif "RandomKey" in name:
         faults = _key_faults(folder, name)
     else:
@@ -155,7 +155,8 @@ def _key_faults(folder: Path, handler: str) -> Iterator[Fault]:
         lacking = "says what the key is" if about is None else "holds its values"
         yield "", f"it lacks the folder that {lacking}, and {handler} restores it from both"
     for name in values:
-        yield from _within(name, _tree_at(folder / name))
+        at = _array_at if handler.startswith("Jax") else _tree_at
+        yield from _within(name, at(folder / name))
     if about is not None:
         form = _NumpyKey if handler.startswith("Numpy") else _JaxKey
         faults = _document_faults(folder / about, handler, _JSON_FILES, is_json=True, form=form)
@@ -196,11 +197,20 @@ def _tree_at(folder: Path) -> Iterator[Fault]:
         yield from tree_faults(item)
         if lacks_shardings(item):
             yield SHARDING, "it is not there, and Orbax restores the item by it"
+        for path in lacking_entries(item):
+            yield SHARDING, f"it has no entry for '{path}'"
         for leaf in item.leaves:
             item.open(leaf)
     except CheckpointError as error:
         problem = error.problems[0]
         yield "", problem.why or problem.what
+
+
+def _array_at(folder: Path) -> Iterator[Fault]:
+    """As ``_tree_at``, of one array by itself: without ``_METADATA`` its handler takes it for one of zarr 2."""
+    for fault in _tree_at(folder):
+        if fault != NO_METADATA or PytreeItem(folder).layout.endswith("zarr3"):
+            yield fault
 
 
 def _within(name: str, faults: Iterator[Fault]) -> Iterator[Fault]:

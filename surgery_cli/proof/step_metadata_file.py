@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from surgery_cli.proof.damaged_text import json_object, resembled
+from surgery_cli.proof.side_items import json_fault
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import Listing, holds_pytree
 from surgery_cli.store.locate.items import STEP_METADATA, V1_MARK, item_handlers, step_items
@@ -27,9 +28,10 @@ _STEP_TYPES: Final[dict[str, tuple[type, ...]]] = {
 }
 NOT_THERE: Final = f"it is not there, and `{V1_MARK}` is: v1 of Orbax refuses the step without"
 STILL_RESTORED: Final = (
-    "Orbax restores every item for which a script gives arguments, or a target; which handler wrote each, and custom"
-    " metadata, are lost"
+    "Orbax restores every item for which a script gives arguments, or a target, as if the file were not there; which"
+    " handler wrote each, and custom metadata, are lost"
 )
+REFUSED: Final = "Orbax's manager refuses the step"
 _MODULES: Final = ("array", "composite", "json", "proto", "pytree", "random_key", "standard")
 _CLASSES: Final = ("Array", "Composite", "Json", "Proto", "PyTree", "Standard")
 _HANDLER_WORDS: Final = frozenset(
@@ -47,6 +49,29 @@ def lacks_step_metadata(place: Path) -> bool:
     """True if v1 of Orbax recognises a step as one of its own, and misses what it says of it."""
     is_there = filesystem.exists(place / STEP_METADATA)
     return not is_there and filesystem.is_file(place / V1_MARK)
+
+
+def unreadable_notes(checkpoint: Checkpoint) -> list[Note]:
+    """A file that cannot be read fails only the restore that asks for nothing by name."""
+    place = checkpoint.location.step_directory or checkpoint.location.root
+    fault = _unreadable(place / STEP_METADATA) if filesystem.is_folder(place) else ""
+    if not fault:
+        return []
+    return [
+        Consequence(
+            DocsPage.CHECKED_BY_VERIFY,
+            f"`{STEP_METADATA}` is damaged ({fault}): {STILL_RESTORED}",
+        )
+    ]
+
+
+def _unreadable(file: Path) -> str:
+    """Why a file is no JSON at all, which Orbax takes for none; '' if it is any, or nothing stands there.
+
+    Source: ``metadata/checkpoint.py`` of orbax-checkpoint.
+    """
+    _, fault = json_object(file)
+    return fault if fault and json_fault(file) else ""
 
 
 def folder_notes(checkpoint: Checkpoint) -> list[Note]:
@@ -73,8 +98,8 @@ def step_faults(place: Path) -> Iterator[tuple[str, str]]:
     """``_CHECKPOINT_METADATA``: the types that Orbax asks for, and names that can be known."""
     file = STEP_METADATA
     document, fault = json_object(place / file)
-    if fault:
-        yield file, f"{fault}; {STILL_RESTORED}"
+    if fault and not _unreadable(place / file):
+        yield file, f"{fault}; {REFUSED}"
     if document is None:
         if lacks_step_metadata(place):
             yield file, NOT_THERE

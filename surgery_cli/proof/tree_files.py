@@ -30,6 +30,10 @@ from surgery_cli.tree.specs import LeafKind
 Fault = tuple[str, str]
 """A file, relative to a folder, and what is wrong with it."""
 
+NO_METADATA: Final[Fault] = (
+    METADATA,
+    "it is not there: arrays' names alone tell what the tree was",
+)
 # orbax-checkpoint: the fields that releases up to 0.12 write, of the item and of the step.
 _ITEM_FIELDS: Final = frozenset(
     {
@@ -60,7 +64,7 @@ def _of_tree(item: PytreeItem) -> Iterator[Fault]:
     if fault:
         yield METADATA, fault
     elif document is None and item.is_inferred and _had_metadata(item):
-        yield METADATA, "it is not there: arrays' names alone tell what the tree was"
+        yield NO_METADATA
     for why in contradictions(item):
         yield METADATA, why
     if document is None:
