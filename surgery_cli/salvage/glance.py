@@ -18,7 +18,8 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.orbax.contexts import ServiceFails
-from surgery_cli.store.orbax.sidecars import EMPTY_TYPES
+from surgery_cli.store.orbax.sidecars import EMPTY_TYPES, VALUE_TYPES
+from surgery_cli.tree import json_pointer
 from surgery_cli.tree.paths import LeafPath, stored_name
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.quantities import leaves_text
@@ -109,9 +110,12 @@ def _glance(path: Path) -> Glance:
         has_structure &= item.structure.is_known
         for leaf, entry in item.structure.entries.items():
             array = item.arrays.get(stored_name(leaf))
-            is_there = entry["value_type"] in EMPTY_TYPES or (
-                array is not None and array.is_complete
-            )
+            if entry["value_type"] in EMPTY_TYPES:
+                is_there = True
+            elif entry["value_type"] == VALUE_TYPES[LeafKind.STRING]:
+                is_there = json_pointer.text_at(item.strings, stored_name(leaf)) is not None
+            else:
+                is_there = array is not None and array.is_complete
             whole += is_there
             count += 1
             if not is_there:

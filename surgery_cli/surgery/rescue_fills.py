@@ -11,7 +11,13 @@ from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.salvage.file import format_of_broken
 from surgery_cli.salvage.filling import Fill, FillBy, fills_of, fills_of_script
 from surgery_cli.salvage.item import spec_of
-from surgery_cli.salvage.likeness import Alike, like_checkpoint, like_nothing, like_script
+from surgery_cli.salvage.likeness import (
+    Alike,
+    like_checkpoint,
+    like_nothing,
+    like_script,
+    refuse_unlike,
+)
 from surgery_cli.salvage.older_steps import standing_for
 from surgery_cli.salvage.place import BrokenPlace
 from surgery_cli.salvage.survey import Survey
@@ -114,10 +120,12 @@ def _alike(
 ) -> Alike:
     """What gives the structure where the metadata is lost."""
     if asked.like is not None:
-        return like_checkpoint(next(standing_for(asked.like, place)))
+        alike = like_checkpoint(next(standing_for(asked.like, place)), place)
+        refuse_unlike(alike, place, asked.like)
+        return alike
     if script is not None:
         return like_script(script.abstract)
-    return like_nothing if other is None else like_checkpoint(other)
+    return like_nothing if other is None else like_checkpoint(other, place)
 
 
 def _from(
