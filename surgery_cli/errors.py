@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -179,12 +179,27 @@ def grouped(problems: Sequence[Problem]) -> list[Problem]:
     Problems have one cause if they differ in names in quotes and in shapes alone. The one that is left speaks of its
     whole series (`layers_{0..11}/w`) where it is one of one shape; its ``why`` says how many more it stands for.
     """
+    return [one.problem for one in groups(problems)]
+
+
+class Group(NamedTuple):
+    """A problem as it is said, and how many it stands for."""
+
+    problem: Problem
+    number: int
+
+
+def groups(problems: Sequence[Problem]) -> list[Group]:
+    """As ``grouped``, each with how many it stands for; of the same words there is one."""
     alike: dict[Problem, list[Problem]] = {}
     for problem in dict.fromkeys(problems):
         alike.setdefault(_cause(problem), []).append(problem)
-    kept: list[Problem] = []
+    kept: list[Group] = []
     for group in alike.values():
-        kept += group if len(group) <= _MOST_ALIKE else [_of_all(group)]
+        if len(group) <= _MOST_ALIKE:
+            kept += [Group(one, 1) for one in group]
+        else:
+            kept.append(Group(_of_all(group), len(group)))
     return kept
 
 

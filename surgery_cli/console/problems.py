@@ -5,23 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from surgery_cli.console.page import Cell, Page
-from surgery_cli.errors import Problem, grouped
+from surgery_cli.errors import Problem, groups
+from surgery_cli.words.quantities import counted
 
 _MOST_SAID = 20
 
 
 def render(problems: Sequence[Problem], page: Page) -> None:
     """The problems as text, each with the place in the plan or the leaf that it is about; those of one cause once."""
-    said = grouped(problems)
-    for problem in said[:_MOST_SAID]:
+    said = groups(problems)
+    for problem, _ in said[:_MOST_SAID]:
         page.verdict(Cell("error: ", "bad"), Cell(_place(problem)), Cell(problem.what, "strong"))
         # only a `why` has lines: those of the user's own code; a line end elsewhere is part of a name
         for line in filter(None, (*problem.why.split("\n"), problem.fix)):
             page.line(line, indent=2)
-    if len(said) > _MOST_SAID:
-        page.line(f"and {len(said) - _MOST_SAID:,} more; `--json` lists all of them")
-    if len(problems) > 1:
-        page.line(f"{len(problems):,} problems")
+    every = sum(one.number for one in said)
+    if left := sum(one.number for one in said[_MOST_SAID:]):
+        page.line(f"and {left:,} more (`--json` lists them)")
+    if every > len(said):
+        page.line(f"{every:,} problems of {counted(len(said), 'cause')}")
+    elif every > 1:
+        page.line(f"{every:,} problems")
 
 
 def _place(problem: Problem) -> str:

@@ -35,7 +35,7 @@ def refuse_negative(draft: Draft, named: Sequence[LeafPath], what: str) -> None:
     if not reasons:
         return
     path, reason = next(iter(reasons.items()))
-    more = f", and {len(reasons) - 1} more leaves are like it" if len(reasons) > 1 else ""
+    more = f"; and so it is with {len(reasons) - 1:,} more" if len(reasons) > 1 else ""
     raise PlanError(
         f"{what} could make '{path}' negative",
         why=f"{reason}{more}",

@@ -40,8 +40,10 @@ class HostReads(msgspec.Struct, kw_only=True, frozen=True):
     """Read for nothing: a part of a chunk costs all of it."""
     is_estimate: bool
     """True if sizes of chunks are told from others: they are not written yet, or stand in the index of a shard."""
+    wasteful: int
+    """Leaves of which something is read for nothing, or again."""
     worst: list[ReadLeaf]
-    """The leaves of which most is read for nothing, then those that are read again most."""
+    """At most ten of these: those of which most is read for nothing, then those that are read again most."""
 
 
 class Resharded(msgspec.Struct, kw_only=True, frozen=True):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
+import msgspec
+
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import Gathering, PlanError, Problem, raise_all
 from surgery_cli.resolution.no_match import no_match, zeros_missed
-from surgery_cli.settings.reshard import Reshard, partition_of
+from surgery_cli.settings.reshard import Reshard, Unread, partition_of
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.sharding import Mesh, NamedSharding, Partition, partition_text, trimmed
@@ -26,74 +28,69 @@ def is_spread(spec: LeafSpec) -> bool:
     return spec.kind is LeafKind.ARRAY
 
 
-def stated_shardings(draft: Draft, request: Reshard, mesh: Mesh) -> dict[LeafPath, NamedSharding]:
+def stated_shardings(
+    draft: Draft, request: Reshard, mesh: Mesh | None
+) -> dict[LeafPath, NamedSharding]:
     """The sharding of every array: by the specs, by that of the param whose twin it is, else replicated.
+
+    Without a ``mesh``, as what was given is none, nothing fits; what is wrong with the specs is said all the same.
 
     Raises:
         PlanError: all that is wrong with the specs, as far as JAX would refuse it as well.
     """
     gathering = Gathering()
     named: dict[LeafPath, tuple[str, Partition]] = {}
-    partitions = {}
     for text, spec in (request.spec or {}).items():
+        partition: Partition = ()
         with gathering.catching(field="spec"):
-            partitions[text] = _checked(text, partition_of(spec), mesh)
-    gathering.raise_if_any()
-    for text, partition in partitions.items():
+            partition = partition_of(spec)
+            gathering.problems += _strays(text, partition, mesh)
+        if isinstance(spec, Unread) and not spec.names_leaves:
+            continue
         with gathering.catching(field="spec"):
             for path in _named(text, draft, named):
                 named[path] = (text, partition)
-    gathering.raise_if_any()
     arrays = [path for path, leaf in draft.leaves.items() if is_spread(leaf.spec)]
     found = {path: named[path][1] for path in arrays if path in named}
     for path in arrays:
         if path not in found:
             found[path] = _of_param(path, draft, named)
-    specs = {path: draft.leaves[path].spec for path in arrays}
-    raise_all(
-        problem
-        for path, partition in found.items()
-        for problem in _misfits(path, partition, mesh, specs[path])
-    )
+    for path, partition in found.items():
+        gathering.problems += _misfits(path, partition, mesh, draft.leaves[path].spec, _ANOTHER)
+    gathering.raise_if_any()
+    if mesh is None:
+        return {}
     return {path: NamedSharding(mesh, trimmed(partition)) for path, partition in found.items()}
 
 
-def _checked(text: str, partition: Partition, mesh: Mesh) -> Partition:
-    """A partition whose axes are those of the mesh, each once.
-
-    Raises:
-        PlanError: one is not there, or stands twice.
-    """
+def _strays(text: str, partition: Partition, mesh: Mesh | None) -> Iterator[Problem]:
+    """What is wrong with the axes of a partition: one is not there, or stands twice."""
     said = f"{text}={partition_text(partition)}"
     used = [name for axes in partition for name in axes]
-    problems = []
     for name in dict.fromkeys(used):
-        if name not in mesh.names:
+        if mesh is not None and name not in mesh.names:
             close = nearest(name, mesh.names, 1)
-            problems.append(
-                Problem(
-                    f"the mesh has no axis '{name}'",
-                    why=f"'{said}' splits over it, and the mesh is {mesh.text}",
-                    fix=f"the nearest is '{close[0]}'"
-                    if close
-                    else f"its axes are {listed(mesh.names)}",
-                    field="spec",
-                )
+            yield Problem(
+                f"the mesh has no axis '{name}'",
+                why=f"'{said}' splits over it, and the mesh is {mesh.text}",
+                fix=f"the nearest is '{close[0]}'"
+                if close
+                else f"its axes are {listed(mesh.names)}",
+                field="spec",
             )
         elif used.count(name) > 1:
-            problems.append(
-                Problem(
-                    f"'{said}' splits over '{name}' twice",
-                    why="an axis of the mesh can split one axis of an array only",
-                    fix="leave one of them out",
-                    field="spec",
-                )
+            yield Problem(
+                f"'{said}' splits over '{name}' twice",
+                why="an axis of the mesh can split one axis of an array only",
+                fix="leave one of them out",
+                field="spec",
             )
-    if problems:
-        raise PlanError.of(problems)
-    return partition
 
 
+_ANOTHER: Final = worded("put a {spec} that fits it in front: the first that matches counts")
+_IN_SCRIPT: Final = worded(
+    "let the script split it otherwise, or give {mesh} and {spec} instead of {like_init}"
+)
 _OF_JAX: Final = "name arrays; `surgery inspect` lists the leaves with their kinds"
 _OF_NUMPY: Final = worded(
     "name arrays of JAX; of NumPy's {chunk_bytes} says how they are stored, and the target of your restore how they are"
@@ -147,31 +144,35 @@ def _of_param(
 def refuse_unfit(
     shardings: Mapping[LeafPath, NamedSharding], specs: Mapping[LeafPath, LeafSpec]
 ) -> None:
-    """Refuse what JAX would refuse: more axes than an array has, and parts that are not even.
+    """Refuse of what a script says what JAX would refuse: more axes than an array has, and parts that are not even.
 
     Raises:
         PlanError: every leaf by name.
     """
     raise_all(
-        problem
+        msgspec.structs.replace(problem, field="like_init")
         for path, sharding in shardings.items()
-        for problem in _misfits(path, sharding.partition, sharding.mesh, specs[path])
+        for problem in _misfits(path, sharding.partition, sharding.mesh, specs[path], _IN_SCRIPT)
     )
 
 
-def _misfits(path: LeafPath, partition: Partition, mesh: Mesh, spec: LeafSpec) -> Iterator[Problem]:
+def _misfits(
+    path: LeafPath, partition: Partition, mesh: Mesh | None, spec: LeafSpec, fix: str
+) -> Iterator[Problem]:
+    """Why a leaf cannot be split so; axes that the mesh has not are none of its business."""
     if partition == _REPLICATED:
         return
     shape = spec.shape
     said = partition_text(partition)
     what = f"'{path}' is {spec.type_text}, and cannot be split as `{said}`"
-    fix = worded("put a {spec} that fits it in front: the first that matches counts")
     if len(partition) > len(shape):
         axes = counted(len(partition), "axis", "axes")
         why = f"that speaks of {axes}, and the array has {len(shape)}"
         yield Problem(what, why, fix, path=str(path), field="spec")
         return
     for axis, (axes_of, size) in enumerate(zip(partition, shape, strict=False)):
+        if mesh is None or not set(axes_of) <= set(mesh.names):
+            continue
         count = mesh.count(axes_of)
         if size % count:
             over = listed(axes_of, word="and")

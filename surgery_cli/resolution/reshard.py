@@ -12,7 +12,7 @@ from surgery_cli.draft.effect import Rearranges
 from surgery_cli.draft.expression import Made
 from surgery_cli.draft.kernels.rechunk import Rechunk
 from surgery_cli.draft.recipe import Draft, Edited, Output
-from surgery_cli.errors import PlanError, Problem, raise_all
+from surgery_cli.errors import Gathering, PlanError, Problem, raise_all
 from surgery_cli.resolution.chunk_shapes import SMALLEST_BYTES, divides, even_parts, tiny_chunks
 from surgery_cli.resolution.partitions import is_spread, refuse_unfit, stated_shardings
 from surgery_cli.settings.reshard import Reshard
@@ -20,7 +20,7 @@ from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.sharding import Mesh, NamedSharding
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
-from surgery_cli.words.advice import worded
+from surgery_cli.words.advice import FieldName, worded
 
 Shardings = Callable[[str], Mapping[LeafPath, NamedSharding | None]]
 """What the function of a script says of the leaves of its state; None of those that it does not spread."""
@@ -48,12 +48,23 @@ def resharded(
     Raises:
         PlanError: everything that is wrong with the request, or that JAX would refuse.
     """
-    _check(request)
-    if request.like is not None:
-        goals = _goals_like(draft, request.like, open_tree(request.like))
-    else:
-        goals = _goals_of_mesh(draft, request, shardings)
-    limit = request.chunk_limit
+    gathering = Gathering()
+    mesh = limit = None
+    goals: dict[LeafPath, Goal] = {}
+    with gathering.catching():
+        _check(request)
+    is_one_thing = not gathering.problems
+    with gathering.catching(field="chunk_bytes"):
+        limit = request.chunk_limit
+    with gathering.catching(field="mesh"):
+        if request.mesh is not None:
+            mesh = _with_ids(Mesh.of(request.mesh_axes), draft.source_tree)
+    with gathering.catching():
+        if is_one_thing and request.like is not None:
+            goals = _goals_like(draft, request.like, open_tree(request.like))
+        elif is_one_thing:
+            goals = _goals_of_mesh(draft, request, mesh, shardings)
+    gathering.raise_if_any()
     changed = {
         path: new
         for path, goal in goals.items()
@@ -95,7 +106,9 @@ def _check(request: Reshard) -> None:
             Problem(
                 worded("{spec} needs a {mesh}"),
                 why="it names axes of one",
-                fix=worded("add {mesh: fsdp=16}"),
+                fix=worded("leave {spec} out, or give a {mesh} instead of {}", FieldName(ways[0]))
+                if ways
+                else worded("add {mesh: fsdp=16}"),
                 field="mesh",
             )
         )
@@ -111,10 +124,11 @@ def _check(request: Reshard) -> None:
     raise_all(problems)
 
 
-def _goals_of_mesh(draft: Draft, request: Reshard, shardings: Shardings) -> dict[LeafPath, Goal]:
+def _goals_of_mesh(
+    draft: Draft, request: Reshard, mesh: Mesh | None, shardings: Shardings
+) -> dict[LeafPath, Goal]:
     specs = {path: leaf.spec for path, leaf in draft.leaves.items()}
     if request.mesh is not None:
-        mesh = _with_ids(Mesh.of(request.mesh_axes), draft.source_tree)
         stated: Mapping[LeafPath, NamedSharding] = stated_shardings(draft, request, mesh)
     elif request.like_init is not None:
         stated = _of_script(draft, request.like_init, shardings(request.like_init))
@@ -168,7 +182,8 @@ def _of_script(
             f"the state of '{name}' says no sharding",
             why="none of its leaves is a jax.ShapeDtypeStruct or an array with a NamedSharding",
             fix=worded(
-                "let it return `jax.ShapeDtypeStruct(shape, dtype, sharding=…)`, or give {mesh}"
+                "let it return `jax.ShapeDtypeStruct(shape, dtype, sharding=…)`, or give {mesh} and"
+                " {spec} instead of {like_init}"
             ),
             field="like_init",
         )
@@ -198,7 +213,9 @@ def _goals_like(draft: Draft, name: str, tree: TreeSpec) -> dict[LeafPath, Goal]
         Problem(
             f"'{path}' is {spec.type_text}, and {tree[models[path]].type_text} in '{name}'",
             why="chunks and shardings belong to a shape",
-            fix=worded("name a checkpoint of the same model, or give {mesh} and {spec}"),
+            fix=worded(
+                "name a checkpoint of the same model, or give {mesh} and {spec} instead of {like}"
+            ),
             path=str(path),
             field="like",
         )
@@ -219,7 +236,10 @@ def _refuse_missing(
         Problem(
             f"'{path}' is not in {where}",
             why="what says the layout of every leaf must have them all",
-            fix=worded("name one of the same tree, or give {mesh} and {spec}"),
+            fix=worded(
+                "name one of the same tree, or give {mesh} and {spec} instead of {}",
+                FieldName(field),
+            ),
             path=str(path),
             field=field,
         )

@@ -10,6 +10,7 @@ from surgery_cli.tree.dtypes import family
 from surgery_cli.tree.nested import Branch, leaves, nested
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
+from surgery_cli.words.lists import listed
 from surgery_cli.words.quantities import leaves_text
 
 RAISES: Final = "the restore raises"
@@ -142,7 +143,7 @@ def subtree_text(subtree: Subtree) -> str:
     if isinstance(subtree, LeafSpec):
         return subtree.type_text
     count = len(specs_below(subtree))
-    keys = ", ".join(map(str, list(subtree)[:4])) + (", …" if len(subtree) > 4 else "")
+    keys = listed(list(subtree), 4)
     return f"{_kind(subtree)} of {leaves_text(count)} ({keys})"
 
 

@@ -20,6 +20,7 @@ from surgery_cli.inputs.call_specs import EXAMPLE, CallSpec, call_spec
 from surgery_cli.script.process_state import ProcessState, SearchPath
 from surgery_cli.script.user_errors import failure_of_user_code
 from surgery_cli.tree.nearness import suggested
+from surgery_cli.words.lists import quoted
 
 Say = Callable[[str], None]
 """Takes a line for standard error; importing user code may take long, so it is announced first."""
@@ -215,7 +216,7 @@ def _no_such_name(spec: CallSpec, holder: Any, part: str) -> SurgeryError:
     ]
     return SurgeryError(
         f"'{spec.file}' has no '{part}'",
-        why="it has " + ", ".join(f"'{name}'" for name in there[:12]) if there else "it is empty",
+        why="it has " + quoted(there, 12) if there else "it is empty",
         fix=suggested(part, there, f"`{spec.file}:{{}}`"),
     )
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from surgery_cli.errors import PlanError
+from surgery_cli.errors import PlanError, Problem
 from surgery_cli.inputs.addresses import address
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.values import bytes_of
@@ -18,48 +19,75 @@ PartitionSpec: TypeAlias = str | tuple[str | tuple[str, ...] | None, ...]
 """A partition as plans say it: text as it is typed, or a list as in ``jax.sharding.PartitionSpec``."""
 
 
+class Unread(str):
+    """A text that is no partition: who asks which it is gets ``problem`` for an answer, beside all else that is wrong.
+
+    ``names_leaves``: it is known of which.
+    """
+
+    __slots__ = ("names_leaves", "problem")
+    problem: Problem
+    names_leaves: bool
+
+    @classmethod
+    def of(cls, text: str, problem: Problem, *, names_leaves: bool) -> Unread:
+        unread = cls(text)
+        unread.problem, unread.names_leaves = problem, names_leaves
+        return unread
+
+
 def specs_of(texts: Sequence[str]) -> dict[str, str]:
     """What `--spec` was given, as partitions by pattern, in order.
 
     >>> specs_of(["params/**/kernel=fsdp,None", "**=None"])
     {'params/**/kernel': 'fsdp,None', '**': 'None'}
-
-    Raises:
-        PlanError: a text has no `=`, or a pattern stands twice.
     """
     found: dict[str, str] = {}
     for text in texts:
         pattern, equals, partition = text.rpartition("=")
         if not equals or not pattern:
-            raise PlanError(
+            problem = Problem(
                 f"`--spec` takes PATTERN=PARTITION, not '{text}'",
                 fix="e.g. `--spec 'params/**/kernel=fsdp,None'`",
                 field="spec",
             )
-        if pattern in found:
-            raise PlanError(
+            found[text] = Unread.of(text, problem, names_leaves=False)
+        elif pattern in found:
+            problem = Problem(
                 f"`--spec` gives '{pattern}' twice",
                 why=f"'{found[pattern]}' and '{partition}'",
                 fix="keep one of them",
                 field="spec",
             )
-        parse_partition(partition)
-        found[pattern] = partition
+            found[pattern] = Unread.of(partition, problem, names_leaves=True)
+        else:
+            found[pattern] = partition
     return found
 
 
-def mesh_of(texts: Sequence[str]) -> dict[str, int]:
-    """What `--mesh` was given, once or for each axis. Raises as `parse_mesh`."""
-    return parse_mesh(",".join(texts))
+def mesh_of(texts: Sequence[str]) -> dict[str, int] | str:
+    """What `--mesh` was given, once or for each axis; what is no mesh stays text, as in a plan."""
+    text = ",".join(texts)
+    with contextlib.suppress(PlanError):
+        return parse_mesh(text)
+    return text
 
 
-def chunk_limit_of(text: str) -> int:
-    """What `--chunk-bytes` was given, in bytes. Raises as `bytes_of`."""
+def chunk_limit_of(text: str) -> int | str:
+    """What `--chunk-bytes` was given, in bytes; what is no size stays text, as in a plan."""
+    with contextlib.suppress(PlanError):
+        return _bytes_of(text)
+    return text
+
+
+def _bytes_of(text: str) -> int:
     return bytes_of(text, worded("{chunk_bytes: 64MiB}"), "chunk_bytes")
 
 
 def partition_of(spec: PartitionSpec) -> Partition:
     """The partition that a plan says, with the axes at its end that are not split. Raises as `parse_partition`."""
+    if isinstance(spec, Unread):
+        raise PlanError(spec.problem)
     if isinstance(spec, str):
         return parse_partition(spec)
     return tuple(() if a is None else (a,) if isinstance(a, str) else tuple(a) for a in spec)
@@ -131,7 +159,7 @@ class Reshard(
     def chunk_limit(self) -> int | None:
         """The most bytes of a chunk. Raises as `bytes_of`."""
         given = self.chunk_bytes
-        return chunk_limit_of(given) if isinstance(given, str) else given
+        return _bytes_of(given) if isinstance(given, str) else given
 
     def document(self) -> dict[str, Any]:
         """As plain values, defaults left out."""

@@ -17,7 +17,7 @@ from surgery_cli.engine.host_reads import (
     host_reads,
     stored_chunks,
 )
-from surgery_cli.errors import PlanError
+from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.resolution.partitions import is_spread, stated_shardings
 from surgery_cli.settings.reshard import Reshard
@@ -53,13 +53,9 @@ def layout_reads(
         PlanError: the mesh or a partition does not fit, or nothing says how many hosts there are.
     """
     tree = checkpoint.tree
-    if request.mesh is not None:
-        draft = Draft.of(tree, checkpoint.fingerprint, surveyed.slots, surveyed.clocks)
-        shardings = stated_shardings(draft, request, Mesh.of(request.mesh_axes))
-    else:
-        shardings = stored_shardings(tree)
-        if not shardings and hosts is not None:
-            shardings = _derived({path: tree[path] for path in chosen}, hosts)
+    shardings = _stated(checkpoint, surveyed, request)
+    if not shardings and request.mesh is None and hosts is not None:
+        shardings = _derived({path: tree[path] for path in chosen}, hosts)
     meshes = Counter(one.mesh for one in shardings.values())
     if not meshes:
         raise PlanError(
@@ -92,6 +88,35 @@ def layout_reads(
         if (chunks := chunks_of(checkpoint, path)) is not None
     ]
     return reads_document(leaves, mesh, count)
+
+
+def _stated(
+    checkpoint: Checkpoint, surveyed: OptimizerSurvey, request: Reshard
+) -> dict[LeafPath, NamedSharding]:
+    """How arrays are spread: by the mesh and the specs that are asked about, else by what is on disk.
+
+    Raises:
+        PlanError: all that is wrong with the mesh and the specs.
+    """
+    tree = checkpoint.tree
+    if request.mesh is None and request.spec:
+        raise PlanError(
+            worded("{spec} needs a {mesh}"),
+            why="it names axes of one",
+            fix=worded("add {mesh: fsdp=16}"),
+            field="mesh",
+        )
+    if request.mesh is None:
+        return stored_shardings(tree)
+    draft = Draft.of(tree, checkpoint.fingerprint, surveyed.slots, surveyed.clocks)
+    gathering, mesh = Gathering(), None
+    found: dict[LeafPath, NamedSharding] = {}
+    with gathering.catching(field="mesh"):
+        mesh = Mesh.of(request.mesh_axes)
+    with gathering.catching():
+        found = stated_shardings(draft, request, mesh)
+    gathering.raise_if_any()
+    return found
 
 
 def hosts_counted(mesh: Mesh) -> int:
@@ -133,7 +158,8 @@ def reads_document(leaves: Iterable[Spread], mesh: Mesh, hosts: int) -> reports.
     """What ``hosts`` of a mesh read of all leaves, with those of which they read most for nothing."""
     found = list(host_reads(leaves, hosts))
     by_host = bytes_by_host(found, hosts)
-    worst = sorted(found, key=lambda one: (-one.unused, -one.again, one.spread.name))
+    wasteful = [one for one in found if one.again or one.unused]
+    worst = sorted(wasteful, key=lambda one: (-one.unused, -one.again, one.spread.name))
     return reports.HostReads(
         mesh=mesh.text,
         hosts=hosts,
@@ -146,7 +172,8 @@ def reads_document(leaves: Iterable[Spread], mesh: Mesh, hosts: int) -> reports.
         again_bytes=sum(one.again for one in found),
         unused_bytes=sum(one.unused for one in found),
         is_estimate=not all(one.spread.chunks.is_exact for one in found),
-        worst=[_row(one) for one in worst[:_MOST_NAMED] if one.again or one.unused],
+        wasteful=len(wasteful),
+        worst=[_row(one) for one in worst[:_MOST_NAMED]],
     )
 
 

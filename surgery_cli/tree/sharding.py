@@ -135,26 +135,26 @@ def parse_mesh(text: str) -> dict[str, int]:
     """``data=4,model=2`` as axis sizes by name.
 
     Raises:
-        PlanError: the text is not a list of name=size.
+        PlanError: the text is not a list of name=size; every part that is not.
     """
     axes: dict[str, int] = {}
+    wrong = []
     for part in text.split(","):
         name, _, size = (side.strip() for side in part.partition("="))
-        why = ""
         if not name.isidentifier():
-            why = f"'{part.strip()}' begins with no name of an axis"
+            wrong.append(f"'{part.strip()}' begins with no name of an axis")
         elif name in axes:
-            why = f"it has the axis '{name}' twice"
+            wrong.append(f"it has the axis '{name}' twice")
         elif not size.isdecimal() or int(size) < 1:
-            why = f"the axis '{name}' has '{size}' devices, and needs 1 or more"
-        if why:
-            raise PlanError(
-                f"'{text}' is not a mesh",
-                why=why,
-                fix="write axes with their sizes: `--mesh data=4,model=2`",
-                field="mesh",
-            )
-        axes[name] = int(size)
+            wrong.append(f"the axis '{name}' has '{size}' devices, and needs 1 or more")
+        axes[name] = int(size) if size.isdecimal() else 0
+    if wrong:
+        raise PlanError(
+            f"'{text}' is not a mesh",
+            why="; ".join(wrong),
+            fix="write axes with their sizes: `--mesh data=4,model=2`",
+            field="mesh",
+        )
     return axes
 
 

@@ -1,6 +1,8 @@
 """Many problems of one cause are said once, as the series that they are; none is lost in JSON."""
 
+import ast
 import re
+from pathlib import Path
 
 import numpy as np
 import orbax.checkpoint as ocp
@@ -156,3 +158,47 @@ def test_a_series_is_of_one_shape_and_leaves_of_others_are_counted():
     assert one.what == "'params/layers_{0,2,4,6,8}/w' breaks `dtype bfloat16`"
     assert one.why.startswith("it is float32[0,4]")
     assert "5" in one.why
+
+
+def printed(problems):
+    from io import StringIO
+
+    from surgery_cli.console.page import Page
+    from surgery_cli.console.problems import render
+
+    stream = StringIO()
+    render(problems, Page(stream))
+    return stream.getvalue()
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 30), st.integers(0, 12)), min_size=2, max_size=120, unique=True
+    )
+)
+def test_what_is_shown_and_what_is_not_come_to_the_count(pairs):
+    """Of any problems: the errors, those that each speaks of, and those that are left out."""
+    causes = [f"cause {chr(97 + cause)}{chr(97 + cause % 7)}" for cause in range(31)]
+    text = printed([Problem(f"'p/w_{leaf}' fails", causes[cause]) for cause, leaf in pairs])
+    shown = 0
+    for entry in text.split("error: ")[1:]:
+        series = spelled_out(re.search("'(.*)' fails", entry)[1])
+        others = re.search(r"and so it is with ([\d,]+) more", entry)
+        shown += len(series) + (int(others[1]) if others else 0)
+    left = re.search(r"^and ([\d,]+) more \(`--json` lists them\)$", text, re.MULTILINE)
+    (total,) = re.findall(r"^(\d+) problems(?: of \d+ causes?)?$", text, re.MULTILINE)
+    assert shown + (int(left[1]) if left else 0) == int(total) == len(pairs)
+
+
+def test_no_sentence_shows_the_first_of_some_names_without_their_count():
+    """`listed` and `quoted` say how many more there are; a slice that is joined does not."""
+    found = []
+    for file in sorted((Path(__file__).parents[2] / "surgery_cli").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            is_join = isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "join"
+            if not is_join or getattr(getattr(node.func, "value", None), "value", "") != ", ":
+                continue
+            cut = [one for one in ast.walk(node) if isinstance(one, ast.Slice)]
+            ends = [one.upper for one in cut if isinstance(one.upper, ast.Constant | ast.Name)]
+            found += [f"{file.name}:{node.lineno}" for end in ends]
+    assert found == ["lists.py:18"]

@@ -7,7 +7,7 @@ from typing import Final
 from surgery_cli.cli.rendering.judgement import cost_of, judged_on
 from surgery_cli.console.page import Cell, Page, Row
 from surgery_cli.console.printable import shown_path
-from surgery_cli.errors import grouped
+from surgery_cli.errors import Group, groups
 from surgery_cli.reports import Checked, RuleVerdict
 from surgery_cli.words.lists import listed
 from surgery_cli.words.quantities import counted
@@ -57,10 +57,10 @@ def _render_findings(rule: RuleVerdict, page: Page, *, most: int | None) -> None
     page.line(place, Cell(f"{word} ", style), Cell(rule.id, "strong"))
     if rule.message:
         page.line(rule.message, indent=2)
-    findings = rule.findings if most is None else grouped(rule.findings)
-    for finding in findings[:most]:
+    found = [Group(one, 1) for one in rule.findings] if most is None else groups(rule.findings)
+    for finding, _ in found[:most]:
         page.line(": ".join(filter(None, (finding.what, finding.why))), indent=2)
-    page.rest(len(findings) - len(findings[:most]), indent=2)
+    page.rest(sum(one.number for one in found) - sum(one.number for one in found[:most]), indent=2)
 
 
 def _counts(document: Checked) -> str:

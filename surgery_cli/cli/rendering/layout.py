@@ -24,6 +24,12 @@ def render_reads(reads: HostReads, page: Page) -> None:
         )
     if reads.worst:
         page.line()
+        shown = min(len(reads.worst), _MOST_ROWS)
+        if shown < reads.wasteful:
+            page.line(
+                f"the worst {shown} of {leaves_text(reads.wasteful)} that are read for nothing or again:",
+                indent=2,
+            )
         page.table(
             _rows(reads.worst),
             indent=2,

@@ -11,6 +11,7 @@ from surgery_cli.optimizer.detect.mirrors import Mirror
 from surgery_cli.optimizer.knowledge.kinds import Field
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import InPlan, worded
+from surgery_cli.words.lists import quoted
 
 
 class Findings:
@@ -69,9 +70,7 @@ class Findings:
         if not concerns:
             return
         if candidates:
-            why = "these have its structure and shapes: " + ", ".join(
-                f"'{c}'" for c in candidates[:4]
-            )
+            why = f"these have its structure and shapes: {quoted(candidates, 4)}"
             fix: str = worded(
                 "add {}, with the one that it belongs to", InPlan(slots_line(path, of=NODE))
             )

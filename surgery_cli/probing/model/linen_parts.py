@@ -15,6 +15,7 @@ from surgery_cli.errors import SurgeryError
 from surgery_cli.probing.model.calls import Expected, Path, Slot
 from surgery_cli.probing.model.sites import replaced
 from surgery_cli.tree.nearness import suggested
+from surgery_cli.words.lists import quoted
 from surgery_cli.words.quantities import array_text
 
 
@@ -71,7 +72,7 @@ def find_part(name: str, model: nn.Module, run: Callable[[], Any]) -> Part:
     names = [*methods, *("/".join(path) for path in called)]
     raise SurgeryError(
         f"`--run {name}`: '{type(model).__name__}' has no method or submodule '{name}'",
-        why="it has " + ", ".join(f"'{n}'" for n in names[:12]) if names else "",
+        why="it has " + quoted(names, 12) if names else "",
         fix=suggested("/".join(keys), names, "`--run {}`"),
         field="run",
     )

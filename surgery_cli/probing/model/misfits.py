@@ -14,7 +14,8 @@ from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 _BOXES: Final = ("value", "raw_value")
 """The last key of a leaf that was saved inside a Flax variable or a metadata box."""
 
-_MOST_FINDINGS: Final = 12
+_MOST_SEARCHED: Final = 12
+"""For so many leaves that are missing another of their shape is looked for; where it is more, no rename mends it."""
 
 
 class Misfit(SurgeryError):
@@ -71,7 +72,7 @@ def findings(
     """Every misfit as a problem, with what may have led to it."""
     problems = []
     hint = _shape_hint(shapes)
-    for leaf, spec, wanted in shapes[:_MOST_FINDINGS]:
+    for leaf, spec, wanted in shapes:
         problems.append(
             Problem(
                 f"'{leaf}' is {spec.type_text}, the model wants {wanted.text}",
@@ -80,9 +81,10 @@ def findings(
             )
         )
         hint = ""  # once is enough
-    for (name, path), wanted in list(missing.items())[:_MOST_FINDINGS]:
+    for number, ((name, path), wanted) in enumerate(missing.items()):
         at = places[name] / path
-        renamed = [leaf for leaf in unused if fits(tree[leaf], wanted)]
+        is_searched = number < _MOST_SEARCHED
+        renamed = [leaf for leaf in unused if is_searched and fits(tree[leaf], wanted)]
         same_end = [leaf for leaf in renamed if unboxed(leaf)[-1] == path[-1]] or renamed
         fix = ""
         if same_end:
@@ -96,9 +98,6 @@ def findings(
                 path=str(at),
             )
         )
-    more = max(len(shapes) - _MOST_FINDINGS, 0) + max(len(missing) - _MOST_FINDINGS, 0)
-    if more:
-        problems.append(Problem(f"and {more} more leaves do not fit"))
     return problems
 
 

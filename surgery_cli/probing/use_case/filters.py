@@ -9,6 +9,7 @@ from surgery_cli.probing.interface.settings import ProbeOptions
 from surgery_cli.probing.trace.forward import Site
 from surgery_cli.tree.nearness import suggested
 from surgery_cli.tree.paths import LeafPath, PathPattern
+from surgery_cli.words.lists import quoted
 
 
 def chosen_sites(
@@ -76,7 +77,7 @@ def _nothing(field: str, wanted: str, there: list[str], fix: str = "") -> Surger
     names = list(dict.fromkeys(there))
     return SurgeryError(
         f"`--{field} {wanted}` leaves no call to show",
-        why="there are " + ", ".join(f"'{n}'" for n in names[:12]),
+        why="there are " + quoted(names, 12),
         fix=fix,
         field=field,
     )

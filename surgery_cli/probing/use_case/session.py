@@ -32,6 +32,7 @@ from surgery_cli.store.filesystem.memory_limits import room
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.nearness import suggested
 from surgery_cli.tree.specs import LeafKind
+from surgery_cli.words.lists import quoted
 from surgery_cli.words.quantities import byte_text, leaves_text
 
 
@@ -224,7 +225,7 @@ def _stopped(traced: Trace, text: str) -> Trace:
         names = list(dict.fromkeys(s.label.text for s in sites))
         raise SurgeryError(
             f"no call '{place}' to stop at",
-            why="there are " + ", ".join(f"'{n}'" for n in names[:12]),
+            why="there are " + quoted(names, 12),
             fix=suggested(place, names, "`--until {}`"),
             field="until",
         )

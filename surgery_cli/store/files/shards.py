@@ -100,7 +100,7 @@ def _promised(folder: Path, kind: ShardKind) -> dict[str, list[LeafPath] | None]
             fix="copy the index again from where it was whole, or put the file's own name there",
         )
     if absent := sorted(set(promised) - set(inside)):
-        more = f", and {len(absent) - 1} more that are missing" if len(absent) > 1 else ""
+        more = f", and {len(absent) - 1:,} more that are missing" if len(absent) > 1 else ""
         raise CheckpointError(
             f"'{folder / absent[0]}' does not exist",
             why=f"'{indexes[0]}' names it{more}",

@@ -25,7 +25,7 @@ from surgery_cli.store.orbax.arrays import Window
 from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
-from surgery_cli.words.lists import quoted
+from surgery_cli.words.lists import listed, quoted
 
 _MOST_LEAVES_BY_OPCODE: Final = 4
 """Every leaf takes an opcode, but for those of containers that several others share: learning rates, not layers."""
@@ -114,7 +114,7 @@ class TorchArchiveFile:
         verb = "is not a tensor record" if len(names) == 1 else "are no tensor records"
         return CheckpointError(
             f"'{self.path}' holds more than tensors: {quoted(names, 8)}",
-            why=f"{', '.join(f'`{name}`' for name in names[:8])} {verb}; what is no record would have to be run,"
+            why=f"{listed(names, 8, mark='`')} {verb}; what is no record would have to be run,"
             " and surgery never does that",
             fix="where you trust it, load it with PyTorch and save its tensors alone:"
             " `torch.save(torch.load(…, weights_only=False)['model'], 'x.pt')`",
