@@ -14,6 +14,7 @@ from surgery_cli.hosts.options import refuse_strays
 from surgery_cli.settings.run import Options
 
 if TYPE_CHECKING:
+    from surgery_cli.hosts.failure import Failure
     from surgery_cli.hosts.membership import Membership
 
 
@@ -32,12 +33,16 @@ def joined(options: Options) -> Iterator[Membership | None]:
     from surgery_cli.hosts import membership as hosts
     from surgery_cli.hosts.failure import EndedByAnother
     from surgery_cli.hosts.runtime import connect, find_seat
+    from surgery_cli.store.write.aftermath import with_aftermath
+
+    def ended(failure: Failure) -> SurgeryError:
+        return with_aftermath(EndedByAnother(member.told(failure), failure.code))
 
     seat = find_seat(options)
     if seat.number:
         _speak_as(f"[{seat.number}/{seat.among}] ")
     member = hosts.Membership(
-        connect(seat, _wait), seat, lambda failure: _say(member.told(failure))
+        connect(seat, _wait), seat, lambda failure: _say(ended(failure).problems)
     )
     current.append(member)
     member.start()
@@ -46,7 +51,7 @@ def joined(options: Options) -> Iterator[Membership | None]:
     except BaseException as error:
         member.fail(error)
         if member.failure is not None and not isinstance(error, SurgeryError):
-            raise EndedByAnother(member.told(member.failure), member.failure.code) from error
+            raise ended(member.failure) from error
         raise
 
 

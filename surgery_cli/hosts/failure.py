@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from surgery_cli.errors import Problem, SurgeryError
+from surgery_cli.words.advice import NOTHING_LEFT, Left, Text, worded
 
 GONE: Final = 143
 """The exit code of all others when a process is gone: of those after which schedulers start a job again."""
 
+AGAIN: Final = "start the same command again on every host"
+
+_LEFT: Final = "\0"
+"""Where in a sentence under way it is said what is left."""
 
 BUG: Final = 70
 INTERRUPTED: Final = 130
@@ -24,21 +30,39 @@ class Failure(msgspec.Struct, frozen=True):
     code: int
     problems: tuple[Problem, ...] = ()
 
-    def told(self, among: int, left: str, left_by_first: str) -> tuple[Problem, ...]:
-        """What the other processes say of it: ``left`` stands now; ``left_by_first`` if the first one is gone."""
+    def told(self, teller: int, among: int) -> tuple[Problem, ...]:
+        """What one of the processes says of it; where it says what is left, that is its own to know."""
         who = f"process {self.number} of {among} on '{self.host}'"
-        if not self.problems:
-            stands = left if self.number else left_by_first
-            lost = Problem(
-                f"{who} is gone",
-                why="it gives no sign of life: killed, out of memory, or its machine is lost",
-                fix=f"{stands}; start the same command again on every host",
+        if self.problems:
+            return tuple(
+                msgspec.structs.replace(p, what=f"{who}: {p.what}", fix=_received(p.fix))
+                for p in self.problems
             )
-            return (lost,)
-        return tuple(
-            msgspec.structs.replace(problem, what=f"{who}: {problem.what}")
-            for problem in self.problems
+        is_own = self.number == teller
+        lost = Problem(
+            "the other processes have taken this one for lost" if is_own else f"{who} is gone",
+            why="it gave no sign of life: stopped, or its machine too busy"
+            if is_own
+            else "it gives no sign of life: killed, out of memory, or its machine is lost",
+            fix=worded("{}; {}", NOTHING_LEFT, AGAIN),
         )
+        return (lost,)
+
+
+def sent(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Problems on their way to another process: what is left there is marked, for that one to say."""
+    return tuple(msgspec.structs.replace(p, fix=_marked(p.fix)) for p in problems)
+
+
+def _marked(fix: str) -> str:
+    if not isinstance(fix, Text):
+        return fix
+    return "".join(_LEFT if isinstance(part, Left) else str(part) for part in fix.parts)
+
+
+def _received(fix: str) -> str:
+    before, mark, behind = fix.partition(_LEFT)
+    return Text(before, NOTHING_LEFT, behind) if mark else fix
 
 
 class EndedByAnother(SurgeryError):

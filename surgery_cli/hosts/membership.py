@@ -17,10 +17,11 @@ import msgspec
 
 from surgery_cli import __version__
 from surgery_cli.errors import LostProcessError, Problem, SurgeryError
-from surgery_cli.hosts.failure import BUG, GONE, INTERRUPTED, Failure
+from surgery_cli.hosts.failure import AGAIN, BUG, GONE, INTERRUPTED, Failure, sent
 from surgery_cli.hosts.lives import BEAT_SECONDS, PATIENCE_SECONDS, Lives
 from surgery_cli.hosts.runtime import Board, Seat
-from surgery_cli.words.advice import NOTHING_LEFT
+from surgery_cli.store.write.aftermath import is_unknown
+from surgery_cli.words.advice import NOTHING_LEFT, worded
 
 _LEAVING_SECONDS: Final = 1.5
 _PIECE_BYTES: Final = 1 << 20
@@ -39,8 +40,8 @@ class Membership:
         self.number, self.count = seat.number, seat.among
         self.failure: Failure | None = None
         """Of another process."""
-        self.left_by_first = str(NOTHING_LEFT)
-        """What may stand at the destination if process 0 is gone, which alone could remove it."""
+        self.left_by_first = ""
+        """What may stand at the destination if process 0 is gone, which alone could remove it; '' before it builds."""
         self.is_struck = False
         self.patience_seconds = PATIENCE_SECONDS
         self._board = board
@@ -135,7 +136,10 @@ class Membership:
 
     def told(self, failure: Failure) -> tuple[Problem, ...]:
         """What this process says of the failure of another."""
-        return failure.told(self.count, str(NOTHING_LEFT), self.left_by_first)
+        is_first_lost = failure.number == 0 != self.number and not failure.problems
+        if is_first_lost and self.left_by_first:
+            is_unknown(self.left_by_first)
+        return failure.told(self.number, self.count)
 
     def fail(self, error: BaseException) -> None:
         """Tell all others that this process cannot go on, and why; if one of them has said so before, that counts."""
@@ -145,13 +149,17 @@ class Membership:
         code, problems = _said_of(error)
         self._say_failed(Failure(self.number, self.host_of(self.number), code, problems))
 
-    def end_others(self) -> None:
-        """In process 0: wait until the others have left, so that they write no more to what is removed then."""
+    def end_others(self) -> set[int]:
+        """In process 0: wait until the others have left, so that they write no more to what is removed then.
+
+        Returns those that were not seen to leave: they are gone, or will be in a moment.
+        """
         self._is_ending = True
         deadline = time.monotonic() + _LEAVING_SECONDS
         gone = {self.failure.number} if self.failure is not None else set()
         while time.monotonic() < deadline and not self._have_left() >= self._others - gone:
             time.sleep(0.02)
+        return self._others - self._have_left()
 
     def settle(self) -> None:
         """In process 0: all that the others do is done, and what becomes of them changes nothing."""
@@ -225,7 +233,8 @@ class Membership:
                 continue  # who keeps the keys is gone: JAX ends us
             if "failed" in said:
                 failure = msgspec.msgpack.decode(said["failed"], type=Failure)
-                if failure.number != self.number and not self._is_ending:
+                is_of_another = failure.number != self.number or not self._has_told
+                if is_of_another and not self._is_ending:
                     self._end_with(failure)
                     return
 
@@ -250,15 +259,20 @@ class Membership:
         """The main thread has a signal to obey: the others hear of it now, whatever it is in the middle of."""
         self.fail(SystemExit())
         if not self.is_first and not self._is_over.wait(_LEAVING_SECONDS):
+            self._is_ending = True
+            self._on_failure(Failure(self.number, self.host_of(self.number), GONE, _ASKED))
             self.leave(GONE)
+
+
+_ASKED: Final = (Problem("it was asked to end", fix=worded("{}; {}", NOTHING_LEFT, AGAIN)),)
 
 
 def _said_of(error: BaseException) -> tuple[int, tuple[Problem, ...]]:
     """The exit code and the words of a process that ends with an error."""
     if isinstance(error, SurgeryError):
-        return error.exit_code, error.problems
+        return error.exit_code, sent(error.problems)
     if isinstance(error, Exception):
         said = f"this is a bug in surgery {__version__}: {type(error).__name__}: {error}"
         return BUG, (Problem(said, fix="its own output has the traceback: please report it"),)
     code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else GONE
-    return code, (Problem("it was asked to end", fix="start the same command again on every host"),)
+    return code, sent(_ASKED)

@@ -156,15 +156,19 @@ def take_part(
     with reading(path_at(source)):
         prepared = prepare(source, plan, options, say)
     check_expected(prepared, options)
-    company = Company.met(membership, prepared, target, options)
-    run = replace(_run(prepared, plan, options), company=company)
     try:
-        write_share(run)
+        company = Company.met(membership, prepared, target, options)
+        write_share(replace(_run(prepared, plan, options), company=company))
     except (OSError, SurgeryError) as error:
-        check_standing(prepared, error)
-        if isinstance(error, OSError):
-            raise _of_system(error, target, prepared) from error
-        raise
+        try:
+            check_standing(prepared, error)
+            if isinstance(error, OSError):
+                raise _of_system(error, target, prepared) from error
+            raise
+        except SurgeryError as known:
+            membership.fail(known)  # what is left, each of the others says by itself
+            with_aftermath(known)
+            raise
 
 
 def _staging(target: Path, run: Run) -> Staging | BucketStaging:

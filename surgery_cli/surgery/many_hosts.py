@@ -23,10 +23,12 @@ from surgery_cli.operations.map import Map
 from surgery_cli.planning import Plan
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
+from surgery_cli.store.write.aftermath import is_unknown, unknown
 from surgery_cli.store.write.item import copied_leaves
 from surgery_cli.store.write.shared_step import SharedStepWriter
 from surgery_cli.surgery.agreement import agree
 from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Remark
 from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import byte_text
@@ -54,12 +56,13 @@ class _Outcome(msgspec.Struct):
 class Company:
     """The processes of a run as one of them sees them, and its share of the work."""
 
-    def __init__(self, membership: Membership, prepared: Prepared) -> None:
+    def __init__(self, membership: Membership, prepared: Prepared, destination: Path) -> None:
         """For a draft, which all of them have made."""
         self.membership = membership
         self.share = share_of(prepared, membership.number, membership.count)
         self.read_bytes = self.raw_bytes = 0
         """What the others have read of values, and copied as it is encoded; known once all is written."""
+        self._destination = destination
         self._draft = prepared.draft
         self._sources = prepared.sources
         self._paths = list(prepared.draft.leaves)
@@ -73,13 +76,24 @@ class Company:
         Raises:
             PlanError: they are not.
         """
-        company = cls(membership, prepared)
-        agree(membership, prepared, destination, options)
+        company = cls(membership, prepared, destination)
+        # the first process may build as soon as it has heard of all, and this one is not back from that yet
+        if not membership.is_first:
+            is_unknown(f"process 0 says what became of '{destination}'")
         membership.left_by_first = (
-            f"what it had built may stand beside '{destination}': "
-            f"`surgery clean {quote(str(destination))}` removes that"
+            f"what it had built may stand beside '{destination}': {company.cleaning} removes that"
         )
+        try:
+            agree(membership, prepared, destination, options)
+        except PlanError:  # which all of them see alike: nobody builds
+            unknown.clear()
+            raise
         return company
+
+    @property
+    def cleaning(self) -> str:
+        """The command that removes what was left at the destination."""
+        return f"`surgery clean {quote(str(self._destination))}`"
 
     # ---- in the first process
 
@@ -255,5 +269,10 @@ def ending_others_first(company: Company | None) -> Iterator[None]:
     except BaseException as error:
         if company is not None:
             company.membership.fail(error)
-            company.membership.end_others()
+            if unseen := company.membership.end_others():
+                are = "process" if len(unseen) == 1 else "processes"
+                is_unknown(
+                    f"what was built is removed; should {are} {listed(sorted(unseen), word='and')} still run,"
+                    f" {company.cleaning} removes what is written from now on"
+                )
         raise

@@ -19,6 +19,7 @@ from surgery_cli.errors import LostProcessError
 from surgery_cli.hosts.membership import Membership
 from surgery_cli.hosts.runtime import Seat
 from surgery_cli.settings.run import Options
+from surgery_cli.store.write import aftermath
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CUT_ELEMENTS = 10 << 20
@@ -58,6 +59,7 @@ class BoardInMemory:
 def apply_together(count, source, destination, plan, options=Options()):
     """As ``surgery.apply``, by so many threads; what the first of them reports. ``plan`` makes one for each."""
     board, failed = BoardInMemory(), []
+    aftermath.begin_anew()
 
     def member(number):
         return Membership(board, Seat("", number, count), lambda _: None)

@@ -40,16 +40,25 @@ kept: Final[list[str]] = []
 """What the last run in this process has left so that another one goes on from there, in a sentence."""
 
 
+unknown: Final[list[str]] = []
+"""What this process, one of several, does not know of what the last run has left: who says it, or what shows it."""
+
+
 def begin_anew() -> None:
     """A run begins: nothing is to be said of an earlier one."""
-    for known in (completed, remaining, kept):
+    for known in (completed, remaining, kept, unknown):
         known.clear()
+
+
+def is_unknown(said: str) -> None:
+    """From now on this process cannot say what the run leaves; ``said`` is what it says instead."""
+    unknown[:] = [said]
 
 
 def aftermath() -> str:
     """What stands now that the last run in this process has ended before its report."""
     said = [f"'{one.path}' is complete, only {one.lacks}" for one in completed]
-    return "; ".join([*said, *kept, *remaining_notes()]) or str(NOTHING_LEFT)
+    return "; ".join([*said, *kept, *remaining_notes(), *unknown]) or str(NOTHING_LEFT)
 
 
 def remaining_notes() -> list[Consequence]:
@@ -67,7 +76,7 @@ def with_aftermath(error: SurgeryError) -> SurgeryError:
     """The error of a run that had begun to write, saying what stands now."""
     if completed:
         error.problems = tuple(msgspec.structs.replace(p, fix=aftermath()) for p in error.problems)
-    elif remaining or kept:
+    elif remaining or kept or unknown:
         error.problems = tuple(
             msgspec.structs.replace(p, fix=_with_what_is_left(p.fix)) for p in error.problems
         )
