@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def joined(options: Options) -> Iterator[Membership | None]:
+def joined(options: Options, reworded: Callable[[str], str] = str) -> Iterator[Membership | None]:
     """While the block runs, this process is one of those that `--distributed` brings together; None without it.
+
+    What goes wrong is told to the others as ``reworded`` puts it.
 
     Raises:
         PlanError: what options say of processes does not go together.
@@ -42,7 +44,7 @@ def joined(options: Options) -> Iterator[Membership | None]:
     if seat.number:
         _speak_as(f"[{seat.number}/{seat.among}] ")
     member = hosts.Membership(
-        connect(seat, _wait), seat, lambda failure: _say(ended(failure).problems)
+        connect(seat, _wait), seat, lambda failure: _say(ended(failure).problems), reworded
     )
     current.append(member)
     member.start()

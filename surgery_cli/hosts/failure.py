@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -49,15 +49,23 @@ class Failure(msgspec.Struct, frozen=True):
         return (lost,)
 
 
-def sent(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Problems on their way to another process: what is left there is marked, for that one to say."""
-    return tuple(msgspec.structs.replace(p, fix=_marked(p.fix)) for p in problems)
+def sent(problems: Iterable[Problem], reworded: Callable[[str], str] = str) -> tuple[Problem, ...]:
+    """Problems on their way to another process of the same command, whose reader types what ``reworded`` says.
+
+    What is left there is marked, for that one to say.
+    """
+    return tuple(
+        msgspec.structs.replace(
+            p, what=reworded(p.what), why=reworded(p.why), fix=reworded(_marked(p.fix))
+        )
+        for p in problems
+    )
 
 
 def _marked(fix: str) -> str:
     if not isinstance(fix, Text):
         return fix
-    return "".join(_LEFT if isinstance(part, Left) else str(part) for part in fix.parts)
+    return Text(*(_LEFT if isinstance(part, Left) else part for part in fix.parts))
 
 
 def _received(fix: str) -> str:

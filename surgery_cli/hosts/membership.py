@@ -35,8 +35,18 @@ class Ended(BaseException):
 class Membership:
     """This process among those of one run. Used from the main thread; another one watches the others meanwhile."""
 
-    def __init__(self, board: Board, seat: Seat, on_failure: Callable[[Failure], None]) -> None:
-        """``on_failure`` says why the run has ended, before this process ends; of process 0 it is not called."""
+    def __init__(
+        self,
+        board: Board,
+        seat: Seat,
+        on_failure: Callable[[Failure], None],
+        reworded: Callable[[str], str] = str,
+    ) -> None:
+        """``on_failure`` says why the run has ended, before this process ends; of process 0 it is not called.
+
+        ``reworded``: what is said of fields of a plan, as who typed the command would.
+        """
+        self.reworded = reworded
         self.number, self.count = seat.number, seat.among
         self.failure: Failure | None = None
         """Of another process."""
@@ -147,6 +157,7 @@ class Membership:
             return
         self._has_told = True
         code, problems = _said_of(error)
+        problems = sent(problems, self.reworded)
         self._say_failed(Failure(self.number, self.host_of(self.number), code, problems))
 
     def end_others(self) -> set[int]:
@@ -270,9 +281,9 @@ _ASKED: Final = (Problem("it was asked to end", fix=worded("{}; {}", NOTHING_LEF
 def _said_of(error: BaseException) -> tuple[int, tuple[Problem, ...]]:
     """The exit code and the words of a process that ends with an error."""
     if isinstance(error, SurgeryError):
-        return error.exit_code, sent(error.problems)
+        return error.exit_code, error.problems
     if isinstance(error, Exception):
         said = f"this is a bug in surgery {__version__}: {type(error).__name__}: {error}"
         return BUG, (Problem(said, fix="its own output has the traceback: please report it"),)
     code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else GONE
-    return code, sent(_ASKED)
+    return code, _ASKED

@@ -5,6 +5,7 @@ import random
 import signal
 import time
 
+import numpy as np
 import pytest
 
 from surgery_cli import surgery
@@ -110,3 +111,12 @@ def test_what_one_process_is_refused_ends_all_with_its_words(source, tmp_path):
     assert "process 1 of 2" in ended[0].err
     assert "is not the digest of a draft" in ended[0].err
     assert not list(tmp_path.iterdir())
+
+
+def test_what_one_process_is_refused_is_told_by_all_in_the_options_that_were_typed(tmp_path):
+    source = saved(tmp_path / "ck", {"w": np.ones((8, 4), np.int32)})
+    ended = Processes(2, "rescale", source, tmp_path / "new", "w", "--by", "2").ended()
+    for each in ended:
+        assert each.code == 2, ended
+        assert "`--where-dtype floating`" in each.err
+        assert "`where_dtype" not in each.err

@@ -82,7 +82,7 @@ def run_plan(
         write_files(found, files, render)
         print_document(found, output, render)
         return 0
-    with joined(options) as membership:
+    with joined(options, reworded) as membership:
         if membership is not None and not membership.is_first:
             surgery.take_part(source, destination, plan(), options=options, membership=membership)
             return 0
