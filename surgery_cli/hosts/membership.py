@@ -131,6 +131,8 @@ class Membership:
     def _wait(self, key: str) -> bytes:
         while True:
             if self.failure is not None:
+                if not self.is_first:  # the thread that watches says why, and ends this process
+                    time.sleep(_LEAVING_SECONDS)
                 raise Ended
             try:
                 value = self._board.wait(key)

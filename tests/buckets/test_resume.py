@@ -11,7 +11,7 @@ import pytest
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.store.filesystem.bucket_locks import Lock
 from surgery_cli.store.filesystem.processes import Owner
-from tests.buckets.checkpoints import saved, uploaded
+from tests.buckets.checkpoints import MARK, saved, uploaded
 from tests.buckets.server import Faults
 from tests.buckets.test_destinations import downloaded
 from tests.store.cutting import Runs
@@ -59,6 +59,31 @@ def test_what_was_killed_goes_on(run, service, source, tmp_path):
     assert went_on["code"] == 0, went_on["said"]
     taken_up = re.search(r'"taken_up_bytes": (\d+)', went_on["said"])
     assert int(taken_up[1]) >= 3 * 4096
+    check(service, tmp_path)
+
+
+@pytest.mark.parametrize("when", ["request", "request+"])
+@pytest.mark.parametrize("resume", [True, False], ids=["resume", "plain"])
+def test_a_signal_while_something_is_written_leaves_nothing_or_what_is_named(
+    run, service, source, tmp_path, resume, when, pytestconfig
+):
+    """The lock among it: whoever made it had gone before it was known to stand."""
+    before = service.names()
+    words = [word for word in command(source, service) if resume or word != "--resume"]
+    for moment in range(1, 100 if pytestconfig.getoption("--every-combination") else 5):
+        ended = run(*words, cut=[when, moment, "SIGTERM"])
+        left = [name for name in service.names() if name not in before]
+        if ended["code"] == 0 or f"new/{MARK}" in left:
+            break
+        assert ended["code"] == 143, ended["said"]
+        assert resume or not left, ended["said"]
+        assert ("nothing was left behind" in ended["said"]) is (not left), (left, ended["said"])
+        if left:
+            assert "goes on from there" in ended["said"]
+            assert run("clean", f"{service.root}/new")["code"] == 0
+        assert service.names() == before
+    if f"new/{MARK}" not in service.names():
+        assert run(*words)["code"] == 0
     check(service, tmp_path)
 
 

@@ -2,8 +2,9 @@
 
 Takes a JSON line for each: `args`, and perhaps `cut`, [what is counted, at which of them, which signal]. `entry` counts
 what is written down in a journal, and strikes before it is; `entry+` strikes after; `file` counts what Python does to
-files in the destination's folder; `size` is the largest file that may be written. Writes a JSON line for each: exit
-code, output, and how many were counted. Imports modules before, so that each fork is quick.
+files in the destination's folder; `request` what is written to a bucket, and strikes as it begins; `request+` as it is
+answered; `size` is the largest file that may be written. Writes a JSON line for each: exit code, output, and how many
+were counted. Imports modules before, so that each fork is quick.
 """
 
 import importlib
@@ -13,12 +14,14 @@ import resource
 import signal
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import tensorstore  # noqa: F401
 
 from surgery_cli.cli.main import run
 from surgery_cli.engine import grid, stream
+from surgery_cli.store.filesystem import bucket
 from surgery_cli.store.write import journal
 
 EVENTS = (
@@ -66,11 +69,27 @@ def _count(cut, folder):
         if what == "entry+":
             one_more()
 
-    if what == "file":
+    if what.startswith("request"):
+        bucket.to_the_end = partial(_counted, what, one_more, bucket.to_the_end)
+    elif what == "file":
         sys.addaudithook(listen)
     else:
         journal.Journal.note = noted
     return seen
+
+
+def _counted(what, one_more, to_the_end, request):
+    """A request to a bucket that is counted as it begins, or as it is answered."""
+
+    def counted():
+        if what == "request":
+            one_more()
+        made = request()
+        if what == "request+":
+            one_more()
+        return made
+
+    return to_the_end(counted)
 
 
 def _run(args, cut):

@@ -64,15 +64,30 @@ class BucketStaging:
 
     def __enter__(self) -> Self:
         begin_anew()
-        self._take_lock()
+        is_taken = False
         try:
+            self._take_lock()
+            is_taken = True
             filesystem.forget(self.destination)
             if filesystem.exists(self.destination) and not (self.force and self._replaces):
                 raise already_there(self.destination)
-        except BaseException:
-            self._lock.release()
+        except BaseException as error:
+            # a signal may come when the lock stands, and this run has not heard of it yet
+            if is_taken or not isinstance(error, Exception):
+                self._withdraw()
             raise
         return self
+
+    def _withdraw(self) -> None:
+        """Where a run ends before it has begun: its lock goes, if it stands."""
+        with uninterrupted():
+            try:
+                is_ours = self._lock.is_held()
+            except OSError:  # nothing is known of it
+                remaining.append(self._lock.place)
+                return
+            if is_ours:
+                self._release()
 
     def _take_lock(self) -> None:
         """Keep other runs away.

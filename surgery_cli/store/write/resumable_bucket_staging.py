@@ -60,11 +60,11 @@ class ResumableBucketStaging(BucketStaging):
     def __enter__(self) -> Self:
         if self._left is None:
             super().__enter__()
-            self.journal = Journal(LinesInBucket(self._folder))
             try:
+                self.journal = Journal(LinesInBucket(self._folder))
                 self.journal.note(self._head)
             except BaseException:
-                self._release()
+                self._withdraw()
                 raise
         else:
             begin_anew()
