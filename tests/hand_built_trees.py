@@ -70,11 +70,11 @@ def origins(draft):
 def moved(draft):
     """Printed paths, new to old, of the leaves that do not stand where they stood."""
     return {
-        str(path): str(recipe.home.path)
+        path.text: recipe.home.path.text
         for path, recipe in draft.leaves.items()
         if recipe.home is None or recipe.home.path != path
     }
 
 
 def printed(draft):
-    return [str(path) for path in draft.leaves]
+    return [path.text for path in draft.leaves]

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from surgery_cli.errors import PlanError
 from surgery_cli.tree.nearness import nearest
-from surgery_cli.tree.paths import LeafPath, PathPattern, decode
+from surgery_cli.tree.paths import LeafPath, PathPattern
+from surgery_cli.tree.spelling import decode, unescaped
 
 
 def path(*keys):
@@ -63,6 +64,13 @@ def test_only_percent_2f_and_percent_25_decode(text):
         ("100%25", ("100%",)),
         ("100%", ("100%",)),
         ("a%20b", ("a%20b",)),
+        ("a%1Bb", ("a\x1bb",)),
+        ("a%0ab%E2%80%AE", ("a\nb\u202e",)),
+        ("a%251Bb", ("a%1Bb",)),
+        ("a%C3%BC", ("a%C3%BC",)),
+        ("{,}", ("",)),
+        ("a/{,}/w", ("a", "", "w")),
+        ("[r]e:x", ("re:x",)),
         ("re:params/.*/kernel", ("params", "a", "b", "kernel")),
         ("a.b", ("a.b",)),
         ("a(b)|c", ("a(b)|c",)),
@@ -86,6 +94,8 @@ def test_a_pattern_names_what_it_says(pattern, keys):
         ("a[+-9]b", ("a/b",)),
         ("a[*]b", ("axb",)),
         ("a%2Fb", ("a", "b")),
+        ("a%1Bb", ("a%1Bb",)),
+        ("a/{,}", ("a", "b")),
         ("re:params", ("params", "kernel")),
         ("a.b", ("axb",)),
         ("Dense_{0,2}", ("Dense_1",)),
@@ -122,7 +132,7 @@ def test_stars_and_question_marks_agree_with_key_by_key_matching(keys, glob):
 def test_naming_many_leaves_agrees_with_naming_one(keys):
     leaves = [path(*keys[:n], "leaf", m) for n in range(len(keys)) for m in range(2)]
     pattern = PathPattern("**/{a*,leaf}/1")
-    found = pattern.named({leaf: str(leaf) for leaf in leaves})
+    found = pattern.named({leaf: leaf.text for leaf in leaves})
     assert found == {leaf: m for leaf in leaves if (m := pattern.match(leaf)) is not None}
 
 
@@ -193,6 +203,47 @@ def test_nothing_is_near_to_something_else_altogether():
     assert nearest("zzz", ["params/kernel"]) == []
 
 
-@given(st.lists(st.text(st.sampled_from("ab%2F5.*?[]{},"), min_size=1), min_size=1, max_size=4))
-def test_the_pattern_of_a_path_names_it(keys):
-    assert PathPattern(path(*keys).pattern).match(path(*keys)).node == path(*keys)
+SIGNS = st.sampled_from(
+    [
+        "%2F",
+        "%0A",
+        "%C2%85",
+        "re:",
+        *"ab05/%é核25AC*?[]{},!- .^\\\n\x1b\x7f\x85\u2028\u202e\xa0\ud800",
+    ]
+)
+ODD_KEYS = st.lists(SIGNS, max_size=5).map("".join)
+ODD_PATHS = st.lists(ODD_KEYS, min_size=1, max_size=3).map(LeafPath)
+
+
+@given(ODD_PATHS)
+def test_a_path_is_shown_as_a_pattern_that_names_it(odd):
+    for shown in (str(odd), odd.exact_pattern):
+        assert PathPattern(shown).match(odd).node == odd
+        assert shown.isprintable()
+        assert shown == shown.strip()
+
+
+@given(ODD_PATHS, ODD_KEYS, st.data())
+def test_the_shown_path_names_no_other_that_is_near(odd, key, data):
+    at, start = data.draw(st.integers(0, len(odd) - 1)), data.draw(st.integers(0, len(odd[0])))
+    changed = [
+        key,
+        odd[at][:start] + key,
+        key + odd[at][start:],
+        decode(odd[at]),
+        unescaped(odd[at]),
+    ]
+    for near in changed:
+        other = LeafPath((*odd[:at], near, *odd[at + 1 :]))
+        is_same = other.text == odd.text
+        assert (str(odd) == str(other)) <= is_same
+        assert (odd.exact_pattern == other.exact_pattern) == (odd == other)
+        match = PathPattern(str(odd)).match(other)
+        assert (match is not None) == (is_same or other[: len(odd)] == odd)
+
+
+@pytest.mark.parametrize("text", ["params/Dense_0/kernel", "opt_state/0/mu/a.b", "l/~/linear_1/w"])
+def test_what_is_not_special_is_shown_as_it_is(text):
+    assert str(LeafPath(text.split("/"))) == LeafPath(text.split("/")).exact_pattern == text
+    assert str(LeafPath((text,))) == text

@@ -90,7 +90,7 @@ MIXED = {
 
 def named(structure, edit, **plan):
     """The printed paths that a value edit changes."""
-    return [str(path) for path in resolved(structure, edit, **plan).changed]
+    return [path.text for path in resolved(structure, edit, **plan).changed]
 
 
 def problems(structure, *edits, **plan):
@@ -544,8 +544,8 @@ def test_a_suggested_path_names_the_leaf_when_it_is_typed(key, typed, suggested)
     assert named({key: W}, Halve(at=suggested)) == [key]
 
 
-def test_a_path_typed_as_it_prints_is_told_from_one_that_is_not_there():
-    assert "a path prints like that" in message({"[x]": W}, Halve(at="[x]"))
+def test_a_path_typed_as_its_keys_are_is_told_from_one_that_is_not_there():
+    assert "a path has these keys" in message({"[x]": W}, Halve(at="[x]"))
 
 
 @pytest.mark.parametrize(

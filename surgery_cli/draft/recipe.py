@@ -213,7 +213,7 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
         """The printed path of every output leaf."""
         if list(self.leaves) == list(self.source_tree):
             return self.source_tree.texts
-        return {path: str(path) for path in self.leaves}
+        return {path: path.text for path in self.leaves}
 
     @cached_property
     def tree(self) -> TreeSpec:

@@ -10,6 +10,7 @@ from surgery_cli.errors import PlanError
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, TreeSpec
+from surgery_cli.tree.spelling import is_spelled
 from surgery_cli.tree.targets import REFERENCE, referred
 from surgery_cli.words.advice import FieldName, worded
 from surgery_cli.words.tasks import recipe_for_layers
@@ -40,28 +41,32 @@ def split_entry(text: str) -> tuple[str, str | None]:
 
 
 def find_leaf(text: str, source: Leaves, wanted: str, *, field: str) -> LeafPath:
-    """The leaf of a source with this printed path (or unambiguous spelling).
+    """The leaf of a source with this path, as it is shown or as its keys are.
 
     Raises:
         NoSuchLeaf: it has none.
         PlanError: it has a node there, or two that print alike.
     """
     leaves = [path for path, spec in source.tree.items() if spec.kind is not LeafKind.EMPTY]
-    found = [p for p in leaves if str(p) == wanted] or [p for p in leaves if p.spelling == wanted]
+    found = (
+        [path for path in leaves if wanted in (str(path), path.exact_pattern)]
+        or [path for path in leaves if path.text == wanted]
+        or [path for path in leaves if path.spelling == wanted]
+    )
     if len(found) == 1:
         return found[0]
     if found:
         raise PlanError(
             f"'{wanted}' means {len(found)} leaves of '{text}'",
-            why="they print alike: " + ", ".join(f"'{p.spelling}'" for p in found),
+            why="they print alike: " + ", ".join(f"'{p.exact_pattern}'" for p in found),
             fix="a slash inside a key is written `%2F`",
             field=field,
         )
-    below = [str(p) for p in leaves if str(p).startswith(f"{wanted}/")]
+    below = [str(p) for p in leaves if _stands_below(p, wanted)]
     near = below[:3] or nearest(wanted, map(str, leaves)) or [str(p) for p in leaves[:3]]
     fix = "it has " + ", ".join(f"'{name}'" for name in near)
     if not below:
-        fix += recipe_for_layers(wanted, {key for path in leaves for key in str(path).split("/")})
+        fix += recipe_for_layers(wanted, {key for path in leaves for key in path.text.split("/")})
     if near and text.endswith(_HAS_ENTRIES):
         fix = f"name an entry, as `{text}:{near[0]}`; {fix}"
     kind = PlanError if below else NoSuchLeaf
@@ -78,7 +83,7 @@ def only_array(source: Leaves, path: LeafPath, printed: Collection[str]) -> Leaf
     if len(source.tree) != 1:
         return None
     (only,) = source.tree
-    return None if str(only) in printed and str(only) != str(path) else only
+    return None if only.text in printed and only.text != path.text else only
 
 
 def counterpart(
@@ -117,10 +122,14 @@ def counterpart(
             fix=worded("write {at: {}}, without `/**`", node),
             field="at",
         )
-    tail = match.tail.spelling if "%2" in start else str(match.tail)
+    tail = match.tail.spelling if is_spelled(start) else match.tail.text
     return find_leaf(file, source, f"{wanted}/{tail}" if tail else wanted, field=place_field)
 
 
 def _is_node(text: str, source: Leaves) -> bool:
     """True if leaves stand below this printed path."""
-    return any(str(path).startswith(f"{text}/") for path in source.tree)
+    return any(_stands_below(path, text) for path in source.tree)
+
+
+def _stands_below(path: LeafPath, text: str) -> bool:
+    return path.text.startswith(f"{text}/") or str(path).startswith(f"{text}/")

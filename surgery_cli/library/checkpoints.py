@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
@@ -12,7 +13,7 @@ from surgery_cli.compute.numpy_dtypes import numpy_dtype
 from surgery_cli.errors import MissingError, PlanError
 from surgery_cli.library.arguments import Place, with_checked_arguments
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
-from surgery_cli.surgery.leaf_names import named_leaves
+from surgery_cli.surgery.leaf_names import document_names, named_leaves
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.quantities import byte_text, leaves_text
@@ -113,12 +114,16 @@ class OpenCheckpoint(Mapping[str, Leaf]):
 
     @cached_property
     def _paths(self) -> dict[str, LeafPath]:
-        """Leaves by the printed path, and by the unambiguous spelling where two print alike."""
+        """Leaves by how documents name them."""
+        names = document_names(self._checkpoint.tree.texts)
+        return {name: path for path, name in names.items()}
+
+    @cached_property
+    def _known(self) -> dict[str, LeafPath]:
+        """The same, and leaves by their keys joined by slashes, where only one has these."""
         texts = self._checkpoint.tree.texts
-        alone = {text: path for path, text in texts.items()}
-        if len(alone) == len(texts):
-            return alone
-        return {path.spelling: path for path in texts}
+        counts = Counter(texts.values())
+        return {text: path for path, text in texts.items() if counts[text] == 1} | self._paths
 
     @property
     def path(self) -> str:
@@ -145,8 +150,8 @@ class OpenCheckpoint(Mapping[str, Leaf]):
         return {text: self._leaf(path) for text, path in self._paths.items() if path in named}
 
     def __getitem__(self, path: str) -> Leaf:
-        if path in self._paths:
-            return self._leaf(self._paths[path])
+        if path in self._known:
+            return self._leaf(self._known[path])
         if not isinstance(path, str):
             raise NoLeafError(
                 f"{path!r} is no path", fix='paths are text: `["params/Dense_0/kernel"]`'
@@ -164,7 +169,7 @@ class OpenCheckpoint(Mapping[str, Leaf]):
         )
 
     def __contains__(self, path: object) -> bool:
-        return path in self._paths
+        return path in self._known
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._paths)

@@ -15,11 +15,11 @@ def differing(
 
     ``leaves`` are those of ``wanted`` above which nodes are looked at.
     """
-    lists, goals = lists_in(made), {str(node) for node in lists_in(wanted)}
-    looked_at = {str(node) for node in nodes_above(leaves) if node}
-    nodes = [node for node in nodes_above(made) if str(node) in looked_at]
+    lists, goals = lists_in(made), {node.text for node in lists_in(wanted)}
+    looked_at = {node.text for node in nodes_above(leaves) if node}
+    nodes = [node for node in nodes_above(made) if node.text in looked_at]
     found = {
-        "to-dict": [node for node in nodes if node in lists and str(node) not in goals],
-        "to-list": [node for node in nodes if node not in lists and str(node) in goals],
+        "to-dict": [node for node in nodes if node in lists and node.text not in goals],
+        "to-list": [node for node in nodes if node not in lists and node.text in goals],
     }
     return {operation: sorted(own, key=str) for operation, own in found.items() if own}

@@ -108,14 +108,14 @@ class _Aside:
     def __init__(
         self, tree: Iterable[LeafPath], pairs: Sequence[Pair], copies: Sequence[Pair]
     ) -> None:
-        self._taken = {str(path) for path in tree}
-        self._goals = {str(path) for pair in (*pairs, *copies) for path in pair.new.members}
+        self._taken = {path.text for path in tree}
+        self._goals = {path.text for pair in (*pairs, *copies) for path in pair.new.members}
         self.moves: dict[str, tuple[str, Family]] = {}
 
     def place(self, family: Family) -> str:
         """Where the only leaf of a family is to be made."""
         path = family.members[0]
-        text = str(path)
+        text = path.text
         is_blocked = any(
             text == other or text.startswith(f"{other}/") or other.startswith(f"{text}/")
             for other in self._taken

@@ -11,12 +11,13 @@ import msgspec
 from surgery_cli.matching.words import Meaning, meaning_of, words_of
 from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.tree.spelling import typed
 from surgery_cli.tree.targets import target_text
 
 DIGITS: Final = re.compile(r"\d+")
 MARK: Final = "\0"
 """Stands for the number of the layer; no name holds it."""
-
+_TYPED_MARK: Final = typed([MARK])
 
 _AUTOMATIC: Final = re.compile(r"([A-Z][A-Za-z0-9]*?)_(\d+)")
 
@@ -64,18 +65,18 @@ class Family(msgspec.Struct, frozen=True, eq=False):
     @property
     def pattern(self) -> str:
         """What names its members in a plan, and nothing else."""
-        return self.template.exact_pattern.replace(MARK, _span(self.numbers))
+        return self.template.exact_pattern.replace(_TYPED_MARK, _span(self.numbers))
 
     def target(self, old: Family) -> str | None:
         """Where the members of another family go that become this one's, in order; None if no one text says it."""
         text = target_text(self.template)
         if not self.numbers or self.numbers == old.numbers:
-            return text.replace(MARK, r"\1")
+            return text.replace(_TYPED_MARK, r"\1")
         spans = [_span(numbers) for numbers in (old.numbers, self.numbers)]
-        return text.replace(MARK, spans[1]) if all(".." in span for span in spans) else None
+        return text.replace(_TYPED_MARK, spans[1]) if all(".." in span for span in spans) else None
 
     def __str__(self) -> str:
-        return str(self.template).replace(MARK, _span(self.numbers))
+        return str(self.template).replace(_TYPED_MARK, _span(self.numbers))
 
 
 def _span(texts: Sequence[str]) -> str:

@@ -30,7 +30,7 @@ def by_former_names(
     ends: dict[int, dict[tuple[str, ...], list[Node]]] = {}
     for node in here:
         for pattern, today, why in FORMER_NAMES if node.is_leaf else ():
-            found = re.fullmatch(pattern, str(node.path))
+            found = re.fullmatch(pattern, node.path.text)
             if found is None:
                 continue
             keys = tuple(found.expand(today).split("/"))

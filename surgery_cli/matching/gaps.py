@@ -42,8 +42,8 @@ def open_values(family: Family, why: str) -> Open:
 
 def open_between(made: TreeSpec, wanted: TreeSpec) -> list[Open]:
     """Everything in which the two trees differ; whole nodes as one."""
-    printed = {str(path): path for path in wanted}
-    matched = {path: printed[str(path)] for path in made if str(path) in printed}
+    printed = {path.text: path for path in wanted}
+    matched = {path: printed[path.text] for path in made if path.text in printed}
     extra = [path for path in made if path not in matched]
     reached = set(matched.values())
     missing = [path for path in wanted if path not in reached]

@@ -237,7 +237,7 @@ def _is_level(one: _Unit, other: _Unit, _: int) -> bool:
 def _is_series(one: _Unit, other: _Unit, depth: int) -> bool:
     is_near = depth > 0 or one.path[:-1] == other.path[:-1]
     return is_near and all(
-        str(a.path) != str(b.path) for a, b in zip(one.nodes, other.nodes, strict=True)
+        a.path.text != b.path.text for a, b in zip(one.nodes, other.nodes, strict=True)
     )
 
 

@@ -35,7 +35,7 @@ def state_notes(
         _apart(path, others, draft, scene)
         for path in averaged
         if path not in draft.slots and in_optimizer_state(path, draft)
-        if str(path) not in edit.patterns
+        if path.text not in edit.patterns
     ]
     if any(numbers):
         said = "these numbers of the optimizer's own are averaged, too"

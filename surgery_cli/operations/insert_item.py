@@ -223,7 +223,7 @@ with: runs/weights
         }
         rest = {path: recipe for path, recipe in draft.leaves.items() if path not in moving}
         own = {p: s for p, s in draft.slots.items() if not {p, s.param} & moving.keys()}
-        edit = Replace(at=place.pattern, with_=self.with_ or self.from_, optimizer=self.optimizer)
+        edit = Replace(at=str(place), with_=self.with_ or self.from_, optimizer=self.optimizer)
         if any(not recipe.spec.empty for recipe in changed.values()):
             scene.select(edit, draft)
         after = draft.replaced(leaves={**rest, **changed}, slots=own)

@@ -71,7 +71,7 @@ class Intersect(PlaceOperation, tag="intersect", kw_only=True, frozen=True):
     ) -> bool:
         spec = draft.leaves[path].spec
         if spec.kind is LeafKind.EMPTY and not self.from_:
-            return str(path) in tree.printed or path in tree.nodes
+            return path.text in tree.printed or path in tree.nodes
         try:
             found = counterpart(path, self.from_, self.with_, scene.open(self.with_)[1], named)
         except NoSuchLeaf:

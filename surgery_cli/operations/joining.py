@@ -208,7 +208,7 @@ class _Series:
         group = next(
             (g for g, text in zip(self._free, node.free, strict=True) if text.isdecimal()), None
         )
-        text = node.match.node.spelling if node.match.is_spelled else str(node.match.node)
+        text = node.match.node.spelling if node.match.is_spelled else node.match.node.text
         if group is None:
             return text
         start, stop = node.match.spans[group]

@@ -132,7 +132,7 @@ class WithLora(Partnered, kw_only=True, frozen=True):
         source = scene.open(self.with_)[1]
         config = read_config(source, self.with_)
         if config is not None:
-            refuse_other_tensors([str(path) for path in source.tree], self.with_)
+            refuse_other_tensors([path.text for path in source.tree], self.with_)
         if config is not None and config.fan_in_fan_out and self.layout == "peft":
             raise PlanError(
                 f"'{self.with_}' says `fan_in_fan_out`, and {self.layout!r} that kernels are (out, in)",

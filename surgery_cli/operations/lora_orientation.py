@@ -133,8 +133,8 @@ def _by_name(donor: Donor, draft: Draft, named: Mapping[LeafPath, Pair]) -> dict
     """The kernels called as PEFT calls those of an adapter's base model, that are not named, with their LoRA."""
     if donor.config is None:
         return {}
-    at = {str(path): path for path in draft.leaves if path not in named}
-    tensors = {str(path): path for path in donor.leaves.tree}
+    at = {path.text: path for path in draft.leaves if path not in named}
+    tensors = {path.text: path for path in donor.leaves.tree}
     return {
         at[weight]: Pair(tensors[a], tensors[b])
         for weight, a, b in weights_of(tensors)
@@ -146,7 +146,7 @@ def _of_config(pairs: Mapping[LeafPath, Pair], donor: Donor) -> _Witness | None:
     """What the adapter says of its base model, if the kernels have its names."""
     if donor.config is None:
         return None
-    if any(str(path) != base_weight(str(pair.a)) for path, pair in pairs.items()):
+    if any(path.text != base_weight(pair.a.text) for path, pair in pairs.items()):
         return None
     turned = donor.config.fan_in_fan_out
     setting = f"`fan_in_fan_out: {'true' if turned else 'false'}`"

@@ -111,7 +111,7 @@ def left_over(
 ) -> Iterator[Problem]:
     """Leaves that stand where ``places`` say, and belong to no kernel that is named."""
     texts = {
-        path: str(path) for path, spec in leaves.tree.items() if spec.kind is not LeafKind.EMPTY
+        path: path.text for path, spec in leaves.tree.items() if spec.kind is not LeafKind.EMPTY
     }
     for field, place in zip("ab", places, strict=False):
         for path in PathPattern(_any(place)).named(texts):

@@ -165,7 +165,7 @@ class Called(Kernel, frozen=True, tag="called"):
         given.flags.writeable = False
         called = f"'{self.function.text}' on '{at.path}'"
         try:
-            returned = self.function(given, str(at.path))
+            returned = self.function(given, at.path.text)
         except SurgeryError as error:
             raise SurgeryError.of(
                 _of_leaf(problem, called, at) for problem in error.problems

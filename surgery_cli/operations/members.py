@@ -177,7 +177,7 @@ def refuse_lacking(named: Sequence[LeafPath], others: Sequence[Member], draft: D
 
 
 def _lacks(member: Member, lacking: list[LeafPath], count: int, draft: Draft) -> PlanError:
-    first, last = draft.texts[lacking[0]], draft.texts[lacking[-1]]
+    first, last = lacking[0], lacking[-1]
     fix = worded("name the leaves that all members have, or leave the others out with {except}")
     if all(in_optimizer_state(path, draft) for path in lacking):
         params = next((str(slot.root) for slot in draft.slots.values() if slot.root), "params")

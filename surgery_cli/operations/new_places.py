@@ -10,6 +10,7 @@ from surgery_cli.operations.base import Operation
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, Match, PathPattern
 from surgery_cli.tree.specs import TreeSpec
+from surgery_cli.tree.spelling import is_spelled, unescaped
 from surgery_cli.tree.targets import Places, Target
 from surgery_cli.words.advice import FieldName, worded
 from surgery_cli.words.lists import quoted
@@ -45,16 +46,23 @@ def node_of(text: str, leaves: TreeSpec, where: str, field: str) -> LeafPath:
         PlanError: there is none, or several print alike; ``field`` says it.
     """
     wanted = text.strip("/")
-    found = [LeafPath()] if not wanted else Places(leaves).at(wanted, is_spelled="%2" in wanted)
+    found = [LeafPath()] if not wanted else _at(wanted, leaves)
     if len(found) == 1:
         return found[0]
     raise _none_or_several(wanted, found, leaves, where, field)
 
 
+def _at(wanted: str, leaves: TreeSpec) -> list[LeafPath]:
+    """The leaves and nodes with this text, as keys are or as they are shown."""
+    found = Places(leaves).at(unescaped(wanted), is_spelled=is_spelled(wanted))
+    every = dict.fromkeys((*leaves.nodes, *leaves))
+    return found or [path for path in every if wanted in (str(path), path.exact_pattern)]
+
+
 def _none_or_several(
     wanted: str, found: Iterable[LeafPath], leaves: TreeSpec, where: str, field: str
 ) -> PlanError:
-    spellings = [path.spelling for path in found]
+    spellings = [path.exact_pattern for path in found]
     if spellings:
         return PlanError(
             f"'{wanted}' means {len(spellings)} places of {where}",

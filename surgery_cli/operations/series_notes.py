@@ -76,7 +76,7 @@ def _series(
 
 
 def _text(node: LeafPath, match: Match) -> str:
-    return node.spelling if match.is_spelled else str(node)
+    return node.spelling if match.is_spelled else node.text
 
 
 def _left_out(

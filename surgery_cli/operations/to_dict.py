@@ -93,14 +93,14 @@ def alike(before: Draft, after: Draft) -> dict[LeafPath, LeafPath]:
 
 def _lengths(before: Draft, after: Draft) -> Iterator[tuple[LeafPath, tuple[int, int]]]:
     """The lists that became dicts: how many places each had, and how many of them are left."""
-    printed = {str(node) for node in after.tree.nodes}
-    still = {str(node) for node in after.tree.sequences}
+    printed = {node.text for node in after.tree.nodes}
+    still = {node.text for node in after.tree.sequences}
     for node in sorted(lists_in(before.leaves), key=len):
         places = {path[len(node)] for path in before.leaves if path.is_below(node)}
         left = {
             path[len(node)]
             for path in after.leaves
-            if len(path) > len(node) and str(LeafPath(path[: len(node)])) == str(node)
+            if len(path) > len(node) and LeafPath(path[: len(node)]).text == node.text
         }
-        if str(node) in printed and str(node) not in still:
+        if node.text in printed and node.text not in still:
             yield node, (len(places), len(left))

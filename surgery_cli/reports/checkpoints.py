@@ -16,7 +16,7 @@ class LeafRow(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """A leaf as ``inspect`` shows it; ``bytes`` in memory, ``stored_bytes`` on disk."""
 
     path: str
-    """As it prints; by its spelling where another leaf prints alike."""
+    """A pattern that names the leaf; slashes inside keys are `%2F` where another leaf would be called alike."""
     kind: str
     shape: tuple[int, ...]
     dtype: str
@@ -28,7 +28,7 @@ class LeafRow(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """The shape of what is stored and written whole: a shard of chunks, else a chunk."""
     type_text: str = ""
     spelling: str = ""
-    """The unambiguous path, where it differs from what prints."""
+    """The keys where they are odd: a slash in one is `%2F`, a percent sign `%25`, all else as it is."""
     twin_of: str | None = None
     slot: str | None = None
     clock: str | None = None
@@ -146,7 +146,7 @@ class Verdict(Noted, kw_only=True, frozen=True):
     chosen_against: str = ""
     """As ``chosen``, of the other side."""
     spellings: dict[str, str] | UnsetType = UNSET
-    """The unambiguous paths of leaves whose keys hold slashes or percent signs, by what they are called here."""
+    """The keys of leaves with odd names, by these: a slash in one is `%2F`, a percent sign `%25`, all else as it is."""
 
     def __bool__(self) -> bool:
         """True if it agrees."""

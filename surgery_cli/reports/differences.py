@@ -53,7 +53,7 @@ class Difference(Document, kw_only=True, frozen=True):
     not_named: int | UnsetType = UNSET
     """How many leaves of the two no pattern names: the other counts leave them out. Left out without patterns."""
     spellings: dict[str, str] | UnsetType = UNSET
-    """The unambiguous paths of leaves whose keys hold slashes or percent signs, by what they are called here."""
+    """The keys of leaves with odd names, by these: a slash in one is `%2F`, a percent sign `%25`, all else as it is."""
 
     def __bool__(self) -> bool:
         raise TypeError(

@@ -76,7 +76,7 @@ class Preview(Noted, kw_only=True, frozen=True):
     """Which files the result is; left out where it is a checkpoint in the layout of its source."""
     chosen: str = ""
     spellings: dict[str, str] | UnsetType = UNSET
-    """The unambiguous paths of leaves whose keys hold slashes or percent signs, by what they are called here."""
+    """The keys of leaves with odd names, by these: a slash in one is `%2F`, a percent sign `%25`, all else as it is."""
 
 
 class Report(Preview, kw_only=True, frozen=True):

@@ -75,7 +75,7 @@ def _shared_tail(one: LeafPath, other: LeafPath) -> int:
 
 def _is_text_without_address(draft: Draft, path: LeafPath) -> bool:
     is_text = draft.leaves[path].spec.kind is LeafKind.STRING
-    return is_text and not json_pointer.is_addressable(str(path))
+    return is_text and not json_pointer.is_addressable(path.text)
 
 
 def _unaddressed(path: LeafPath) -> Problem:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 
 from surgery_cli.errors import Problem
-from surgery_cli.tree.listing import typed
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.words.advice import worded
@@ -23,7 +22,7 @@ def no_match(
     field: str | None = None,
     more: str = "",
 ) -> Problem:
-    """What to say of a pattern that names none of the leaves in ``printed`` (by path, as they print).
+    """What to say of a pattern that names none of the leaves in ``printed`` (by path, as their keys are).
 
     ``nodes`` are those above the leaves; ``more`` is added to the advice where no path is near.
     """
@@ -36,7 +35,7 @@ def no_match(
         )
     texts = {text: path for path, text in printed.items()}
     for node in filter(None, nodes):
-        texts.setdefault(str(node), node)
+        texts.setdefault(node.text, node)
     keys = {key for text in texts for key in text.split("/")}
     strange = [
         key
@@ -52,14 +51,14 @@ def no_match(
     elif strange:
         why = f"no key is called '{strange[0]}'"
     elif pattern.text.strip("/") in texts:
-        why = "a path prints like that, but `*`, `?`, `[`, `{` are wildcards and `%2F` is a slash"
+        why = "a path has these keys, but `*`, `?`, `[`, `{` are wildcards and `%2F` is a slash"
     elif close:
         why = "its keys exist, but not at this place"
     layers = "" if pattern.is_regex else recipe_for_layers(pattern.text, keys)
     return Problem(
         f"'{pattern.text}' matches nothing",
         why=why,
-        fix=f"the nearest paths are {quoted((typed(texts[text]) for text in close), _SHOWN_PATHS)}{layers}"
+        fix=f"the nearest paths are {quoted((texts[text] for text in close), _SHOWN_PATHS)}{layers}"
         if close
         else worded("`surgery inspect` lists the paths{}{}", more, layers),
         field=field,
@@ -132,10 +131,10 @@ def zeros_missed(
             )
             better = better.replace(old, numbers.padded(len(found)), 1)
     return Problem(
-        f"'{pattern.text}' does not name '{printed[missed]}'",
+        f"'{pattern.text}' does not name '{missed}'",
         why="its number has zeros in front, and the range's have none",
         fix=f"write '{better}'",
-        path=printed[missed],
+        path=str(missed),
         field=field,
     )
 

@@ -151,7 +151,7 @@ def _refuse_ambiguous(
             continue
         nodes = dict.fromkeys(match.node for path, match in found.items() if path in left)
         if len(nodes) > 1:
-            spellings = sorted((node.spelling for node in nodes), key=lambda s: "%" in s)
+            spellings = sorted((node.exact_pattern for node in nodes), key=lambda s: "%" in s)
             other = next(s for s in reversed(spellings) if s != pattern.text)
             problems.append(
                 Problem(

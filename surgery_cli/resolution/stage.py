@@ -280,7 +280,7 @@ class Stage:
     def _doubt_shapes(self, edit: Operation) -> None:
         """Remember the leaves of a failed edit of shapes."""
         if isinstance(edit, ShapeEdit) and self._named is not None:
-            self._of_unsure_shape |= self._named.printed
+            self._of_unsure_shape.update(map(str, self._named))
 
     def _is_news(self, problem: Problem) -> bool:
         """True unless it is there because of one that is reported already."""

@@ -70,7 +70,7 @@ class EqualTo(Equality, frozen=True):
             pattern, match = named.leaves.match(path)
             place = Target(self.equal_to).place(match, pattern, named.places) / match.tail
         if place not in leaves:
-            near = nearest(str(place), named.draft.texts.values())
+            near = nearest(str(place), map(str, named.draft.leaves))
             raise PlanError(
                 f"there is no leaf '{place}'",
                 why=f"'{path}' is compared with it",

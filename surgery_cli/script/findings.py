@@ -20,18 +20,20 @@ Edit: TypeAlias = dict[str, Any]
 class Mend(msgspec.Struct, frozen=True, kw_only=True):
     """One finding: what is wrong, the breaches of which it consists, and the edits that would mend it.
 
-    ``twins`` are nodes of the optimizer state that have the same fault and follow the edit. ``nodes`` are those that
-    get another name, twins included. ``advice`` is for what no edit can mend, or what else would. Where something is
-    taken for what stands elsewhere, ``certainty`` and ``why`` say how sure that is.
+    ``name`` is how a series of nodes is shown, of which ``path`` is the first. ``twins`` are nodes of the optimizer
+    state that have the same fault and follow the edit. ``nodes`` are those that get another name, twins included.
+    ``advice`` is for what no edit can mend, or what else would. Where something is taken for what stands elsewhere,
+    ``certainty`` and ``why`` say how sure that is.
     """
 
     path: LeafPath
+    name: str = ""
     what: str
     here: str
     there: str
     effect: str
     breaches: tuple[Breach, ...]
-    twins: tuple[LeafPath, ...] = ()
+    twins: tuple[str, ...] = ()
     nodes: tuple[LeafPath, ...] = ()
     edits: tuple[Edit, ...] = ()
     advice: str = ""

@@ -7,11 +7,11 @@ from typing import Final
 
 from surgery_cli.script.contract import Breach, Subtree, leaf_breach, specs_below
 from surgery_cli.script.findings import Edit, Slots
-from surgery_cli.script.renames import spelled
 from surgery_cli.tree.dtypes import family
 from surgery_cli.tree.nested import Branch
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
+from surgery_cli.tree.targets import target_text
 from surgery_cli.words.lists import listed
 
 _PARTIAL: Final = "or let the function return it too"
@@ -107,7 +107,9 @@ def _fillings(
     if not empties:
         return (), said
     places = (breach.path / path for path in leaves)
-    copies = ({"op": "copy", "at": empties[0].exact_pattern, "to": spelled(to)} for to in places)
+    copies = (
+        {"op": "copy", "at": empties[0].exact_pattern, "to": target_text(to)} for to in places
+    )
     return tuple(copies), ""
 
 
@@ -145,9 +147,9 @@ def _counted(
     ]
     if others or len(fitting) != 1:
         return (), advice(breach, states)
-    count, empty = spelled(LeafPath(("count_0",))), spelled(LeafPath(("empty_0",)))
+    count, empty = target_text(LeafPath(("count_0",))), target_text(LeafPath(("empty_0",)))
     place = breach.path / (key,)
-    moves = {breach.path.exact_pattern: empty, count: spelled(place)}
+    moves = {breach.path.exact_pattern: empty, count: target_text(place)}
     edits: tuple[Edit, ...] = (
         {"op": "copy", "at": fitting[0].exact_pattern, "to": count},
         {"op": "rename", "moves": moves},

@@ -14,6 +14,7 @@ from surgery_cli.script.findings import Edit, Mend, Slots
 from surgery_cli.script.renamed_subtrees import Moves
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, TreeSpec
+from surgery_cli.tree.targets import target_text
 
 STRUCTURAL: Final = ("extra", "missing", "container")
 """Breaches of which moves take care."""
@@ -75,10 +76,11 @@ def renamed(
     parts = tuple(b for b in breaches if b.what in STRUCTURAL and _is_settled(b, moves, pairs))
     old, new = label([*series]), label([*series.values()])
     return Mend(
-        path=old,
+        path=next(iter(series)),
+        name=old,
         what="renamed",
-        here=str(old),
-        there=str(new),
+        here=old,
+        there=new,
         effect=RAISES,
         breaches=parts,
         twins=tuple(label([*twins]) for twins in grouped(followers)),
@@ -102,7 +104,7 @@ def _edits(series: Moves, stored: TreeSpec, wanted: TreeSpec) -> tuple[Edit, ...
     left = wanted.get(old)
     in_list = old.parent == new.parent and isinstance(old[-1], int)
     if in_list and not others and left is not None and left.kind is LeafKind.EMPTY:
-        copy = {"op": "copy", "at": old.exact_pattern, "to": spelled(new)}
+        copy = {"op": "copy", "at": old.exact_pattern, "to": target_text(new)}
         return copy, {"op": "delete", "at": f"{old.exact_pattern}/*", "twins": "named"}
     return (rename_of(series, {*stored.nodes, *stored}),)
 
@@ -120,17 +122,17 @@ def grouped(moves: Mapping[LeafPath, LeafPath]) -> list[dict[LeafPath, LeafPath]
     return list(groups.values())
 
 
-def label(paths: Sequence[LeafPath]) -> LeafPath:
+def label(paths: Sequence[LeafPath]) -> str:
     """The paths of a series as one: the numbers that differ as a range.
 
-    >>> str(label([LeafPath(("p", f"layers_{n}", "w")) for n in range(3)]))
+    >>> label([LeafPath(("p", f"layers_{n}", "w")) for n in range(3)])
     'p/layers_{0..2}/w'
-    >>> str(label([LeafPath(("p", f"layers_0{n}", "1", "w")) for n in range(3)]))
+    >>> label([LeafPath(("p", f"layers_0{n}", "1", "w")) for n in range(3)])
     'p/layers_{00..02}/1/w'
     """
-    digits = ([n for key in path for n in DIGITS.findall(str(key))] for path in paths)
-    columns = zip(*digits, strict=True)
-    return LeafPath(_filled(paths[0], [_range(set(column)) for column in columns]))
+    columns = zip(*(DIGITS.findall(str(path)) for path in paths), strict=True)
+    numbers = iter([_range(set(column)) for column in columns])
+    return DIGITS.sub(lambda _: next(numbers), str(paths[0]))
 
 
 def rename_of(moves: Mapping[LeafPath, LeafPath], stored: Iterable[LeafPath]) -> Edit:
@@ -146,9 +148,9 @@ def rename_of(moves: Mapping[LeafPath, LeafPath], stored: Iterable[LeafPath]) ->
     if not is_plain or sum(differs) != 1:
         return plain_rename(moves)
     named = re.compile(re.escape(at).replace(r"\*", "([^/]*)"))
-    goals = {p: found.expand(to) for p in stored if (found := named.fullmatch(str(p)))}
+    goals = {p: found.expand(to) for p in stored if (found := named.fullmatch(p.text))}
     if goals == {
-        path: str(goal) for path, goal in moves.items()
+        path: goal.text for path, goal in moves.items()
     }:  # numbers may be spelled 07 there
         return {"op": "rename", "at": at, "to": to}
     return plain_rename(moves)
@@ -158,10 +160,10 @@ def plain_rename(moves: Mapping[LeafPath, LeafPath]) -> Edit:
     """The edit that moves nodes, each by its path."""
     (old, new), *others = moves.items()
     if not others:
-        return {"op": "rename", "at": old.exact_pattern, "to": spelled(new)}
+        return {"op": "rename", "at": old.exact_pattern, "to": target_text(new)}
     return {
         "op": "rename",
-        "moves": {old.exact_pattern: spelled(new) for old, new in moves.items()},
+        "moves": {old.exact_pattern: target_text(new) for old, new in moves.items()},
     }
 
 
@@ -199,12 +201,15 @@ def exchange(moves: Moves, parts: Sequence[Breach]) -> tuple[Edit, ...]:
     edits: list[Edit] = []
     for number, path in enumerate(more):
         spare = LeafPath((f"empty_{number}",))
-        edits.append({"op": "copy", "at": (empty or path).exact_pattern, "to": spelled(spare)})
+        edits.append({"op": "copy", "at": (empty or path).exact_pattern, "to": target_text(spare)})
         every[spare] = path
     for number, path in enumerate(gone):
         every[path] = LeafPath((f"empty_{number}",))
     edits.append(
-        {"op": "rename", "moves": {old.exact_pattern: spelled(new) for old, new in every.items()}}
+        {
+            "op": "rename",
+            "moves": {old.exact_pattern: target_text(new) for old, new in every.items()},
+        }
     )
     edits += [{"op": "delete", "at": every[path].exact_pattern} for path in gone]
     return tuple(edits)
@@ -222,8 +227,3 @@ def _empties(
         if spec.kind is LeafKind.EMPTY
         and not any((breach.path / path).is_below(node) for node in moved)
     ]
-
-
-def spelled(path: LeafPath) -> str:
-    """The path as a plan takes it: spelled out only where a key contains a slash."""
-    return path.spelling if any("/" in str(key) for key in path) else str(path)

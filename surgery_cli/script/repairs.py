@@ -173,7 +173,7 @@ def _with_twins(
                 there=breach.there,
                 effect=breach.effect,
                 breaches=(breach, *twins),
-                twins=tuple(twin.path for twin in twins),
+                twins=tuple(str(twin.path) for twin in twins),
                 edits=edits,
                 advice=said,
             )

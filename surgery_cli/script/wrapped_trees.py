@@ -13,10 +13,11 @@ from surgery_cli.matching.pairs import Certainty
 from surgery_cli.script.contract import RAISES, Breach, Subtree, leaf_breach
 from surgery_cli.script.findings import Edit, Mend, Slots
 from surgery_cli.script.renamed_subtrees import Moves
-from surgery_cli.script.renames import after_renames, plain_rename, spelled
+from surgery_cli.script.renames import after_renames, plain_rename
 from surgery_cli.tree.nested import Branch
 from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import LeafSpec, TreeSpec
+from surgery_cli.tree.targets import target_text
 from surgery_cli.words.lists import listed
 
 _BOX: Final = "value"
@@ -64,7 +65,7 @@ def _rebox(moves: Mapping[LeafPath, LeafPath], stored: Collection[LeafPath]) -> 
         top = re.escape(str(old[0]))
         pattern = f"({top}/.*)/{last}" if is_boxed else f"({top}/(?:.*/)?(?:{last}))"
         exact = re.compile(pattern)
-        if {*moves} == {path for path in stored if exact.fullmatch(str(path))}:
+        if {*moves} == {path for path in stored if exact.fullmatch(path.text)}:
             to = r"\1" if is_boxed else rf"\1/{_BOX}"
             return {"op": "rename", "at": f"re:{pattern}", "to": to}
     return plain_rename(moves)
@@ -96,7 +97,7 @@ def boxed(
         there=sides[is_boxed],
         effect=RAISES,
         breaches=parts,
-        twins=tuple(dict.fromkeys(slots[path].node for path in boxes if path not in params)),
+        twins=tuple(dict.fromkeys(str(slots[path].node) for path in boxes if path not in params)),
         edits=(_rebox(params, stored),),
         advice=_KEEP_BOX if is_boxed else _UNBOX,
         certainty=Certainty.SURE,
@@ -159,10 +160,10 @@ def unwrapped(wrapping: Wrapping, breaches: Sequence[Breach], left: Sequence[Bre
             leaves = tuple(leaf for leaf in breach.leaves if wrapping.moves(leaf))
         if leaves:
             parts.append(msgspec.structs.replace(breach, leaves=leaves))
-    name = spelled(wrapping.node)
+    name = str(wrapping.node)
     at, to = f"{wrapping.node.exact_pattern}/*", r"\1"
     if not wrapping.is_stored:
-        at, to = "*", rf"{name}/\1"
+        at, to = "*", rf"{target_text(wrapping.node)}/\1"
     return Mend(
         path=wrapping.node if wrapping.is_stored else LeafPath(),
         what="renamed",

@@ -126,7 +126,7 @@ def _container_findings(checkpoint: Checkpoint, expected: Expected) -> Iterator[
         return
     known = [path for path in checkpoint.tree if expected.key_of(path) in expected.digests]
     for node, here, there in other_containers(known, expected.containers):
-        yield reports.Finding(node.spelling or ".", "container", here=here, there=there)
+        yield reports.Finding(str(node) or ".", "container", here=here, there=there)
 
 
 def _nan_findings(

@@ -32,8 +32,9 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.leaf_names import containers_of
-from surgery_cli.tree.paths import LeafPath, decode
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
+from surgery_cli.tree.spelling import decode
 from surgery_cli.words.quantities import counted
 
 

@@ -29,7 +29,7 @@ from surgery_cli.surgery.leaf_names import Names, containers_of, document_names,
 from surgery_cli.surgery.look_memory import Look, Looks, planned_looks
 from surgery_cli.surgery.notes import damage_notes, inference_notes, link_notes
 from surgery_cli.tree.dtypes import is_complex, is_floating
-from surgery_cli.tree.listing import in_listed_order, typed
+from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.notes import Note, Remark
@@ -116,7 +116,7 @@ def _row(
         chunk_shape=spec.chunk_shape,
         write_shape=spec.write_shape,
         type_text=spec.type_text,
-        spelling=spelling if spelling != text else "",
+        spelling=spelling if text != spelling or names[path] != spelling else "",
         twin_of=names.get(slot.param, str(slot.param)) if slot else None,
         slot=slot.name if slot else None,
         clock=clock.drives if clock else None,
@@ -293,6 +293,6 @@ def complete_path(argument: str, prefix: str) -> list[str]:
         return []
     found: dict[str, None] = {}
     for path in tree:
-        ways = (typed(LeafPath(path[:depth])) for depth in range(1, len(path) + 1))
+        ways = (str(LeafPath(path[:depth])) for depth in range(1, len(path) + 1))
         found.update(dict.fromkeys([way for way in ways if way.startswith(prefix)][:1]))
     return list(found)

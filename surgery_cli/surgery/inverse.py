@@ -22,7 +22,7 @@ from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.write.step_plan import draft_items
 from surgery_cli.surgery.inverse_proof import differences, is_in_order
-from surgery_cli.surgery.leaf_names import document_names
+from surgery_cli.surgery.leaf_names import document_names, former_names
 from surgery_cli.surgery.preparation import prepare
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import quoted
@@ -212,12 +212,16 @@ def _ends(result: Checkpoint, record: Record, origin: Checkpoint) -> Ends:
     """The two trees, with the leaves of the result that the record says to be leaves of the source as they are."""
     here, there = _side(result), _side(origin)
     said = {leaf.path: leaf for leaf in record.leaves}
-    sources = {text: path for path, text in document_names(there.tree.texts).items()}
+    sources = {text: path for path, text in former_names(there.tree.texts).items()}
+    sources |= {text: path for path, text in document_names(there.tree.texts).items()}
+    former = former_names(here.tree.texts)
     own = here.items[0] if here.items and not here.is_prefixed else ""
+    fronts = ("", f"{own}/") if own else ("",)
     kept: dict[LeafPath, LeafPath] = {}
     for path, text in document_names(here.tree.texts).items():
         # the record has the name of the item in front, where the run had several
-        leaf = said.get(text) or (said.get(f"{own}/{text}") if own else None)
+        ways = [front + name for name in (text, former[path]) for front in fronts]
+        leaf = next((said[way] for way in ways if way in said), None)
         if leaf is None:
             home = _at_home(path, here, there)
         else:

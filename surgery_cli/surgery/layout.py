@@ -83,7 +83,7 @@ def layout_reads(
             field="hosts",
         )
     leaves = [
-        Spread(tree.texts[path], tree[path].shape, chunks, shardings.get(path))
+        Spread(str(path), tree[path].shape, chunks, shardings.get(path))
         for path in chosen
         if (chunks := chunks_of(checkpoint, path)) is not None
     ]
@@ -220,7 +220,7 @@ def _before_and_after(
         home, spec = leaf.home, leaf.spec
         if not spec.has_array or spec.kind is LeafKind.SCALAR or spec.write_shape is None:
             continue
-        name, sharding = draft.texts[path], shardings.get(path)
+        name, sharding = str(path), shardings.get(path)
         is_own = home is not None and home.source == SOURCE
         chunks = chunks_of(checkpoint, home.path) if home is not None and is_own else None
         old = checkpoint.tree[home.path] if home is not None and is_own else None

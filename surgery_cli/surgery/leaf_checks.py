@@ -25,6 +25,7 @@ from surgery_cli.surgery.leaf_names import document_names
 from surgery_cli.surgery.look_memory import Look, Looks, planned_looks
 from surgery_cli.surgery.sampling import Parts, blocks_of, windows_of
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.spelling import decode
 from surgery_cli.words.lists import listed
 
 _MOST_BLOCKS: Final = 4
@@ -86,9 +87,12 @@ class LeafChecks:
         for path, reads in found.items():
             self._judge(path, reads, len(self._blocks[path]))
         present = {expected.key_of(path) for path in tree}
-        self.findings += [
-            reports.Finding(key, "missing") for key in expected.digests if key not in present
-        ]
+        taken = set(self._names.values())
+        for key in expected.digests:
+            if key not in present:
+                path = LeafPath(map(decode, key.split("/")))
+                name = path.exact_pattern if str(path) in taken else str(path)
+                self.findings.append(reports.Finding(name, "missing"))
 
     def _tasks(self, path: LeafPath, parts: Parts, looks: Looks[Reading]) -> Iterator[_Task]:
         """The blocks one by one where that decodes nothing twice, or where no more is wanted."""

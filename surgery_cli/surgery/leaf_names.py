@@ -19,17 +19,25 @@ Names: TypeAlias = Mapping[LeafPath, str]
 
 
 def document_names(texts: Names) -> Names:
-    """How a document names each leaf: as it prints, and where two print alike by the unambiguous spelling."""
+    """How a document names each leaf: as it is shown, and where two are alike by the exact pattern."""
     counts = Counter(texts.values())
-    if len(counts) == len(texts):
-        return texts
+    return {
+        path: str(path) if counts[text] == 1 else path.exact_pattern for path, text in texts.items()
+    }
+
+
+def former_names(texts: Names) -> Names:
+    """How documents, and records, once named each leaf: by its keys as they are, and where two are alike spelled."""
+    counts = Counter(texts.values())
     return {path: text if counts[text] == 1 else path.spelling for path, text in texts.items()}
 
 
 def spellings(names: Names) -> dict[str, str] | UnsetType:
-    """The unambiguous paths of leaves whose keys hold slashes or percent signs, by their names; unset without any."""
+    """The keys of leaves whose names are not just these, slashes and percent signs spelled; unset without any."""
     return {
-        name: path.spelling for path, name in names.items() if path.spelling != str(path)
+        name: path.spelling
+        for path, name in names.items()
+        if path.spelling != name or path.spelling != path.text
     } or UNSET
 
 

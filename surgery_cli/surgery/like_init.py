@@ -142,13 +142,13 @@ def _faults(found: Sequence[Breach]) -> set[tuple[Any, bool]]:
 
 def _finding(mend: Mend) -> reports.Finding:
     return reports.Finding(
-        path=str(mend.path),
+        path=mend.name or str(mend.path),
         what=mend.what,
         here=mend.here,
         there=mend.there,
         effect=mend.effect,
         leaves=mend.leaves,
-        twins=[str(twin) for twin in mend.twins],
+        twins=list(mend.twins),
         edits=list(mend.edits),
         certainty=mend.certainty,
         why=list(mend.why),

@@ -40,7 +40,9 @@ def repeated_draws(checkpoint: Checkpoint, draft: Draft) -> list[Consequence]:
             once[path] = draws[0][0]
     record = read_record(checkpoint) if once else None
     before = set(_drawn(record.runs)) if record is not None else set()
-    earlier = {path: seed for path, seed in once.items() if (str(path), seed) in before}
+    earlier = {
+        path: seed for path, seed in once.items() if {(str(path), seed), (path.text, seed)} & before
+    }
     return [
         *_notes(twice, "twice in this plan"),
         *_notes(earlier, "by an earlier run, too"),

@@ -130,7 +130,7 @@ def same_run_notes(target: Path, prepared: Prepared) -> list[Consequence]:
         "a manager that is running listed the steps when it began: it does not see this one until it is started again",
     ]
     left = counters_inside(prepared).difference(prepared.draft.changed)
-    inside = sorted(prepared.draft.tree.texts[path] for path in left)
+    inside = sorted(map(str, left))
     if inside:
         edit = f"--to {named.number}"
         new = shlex.quote(f"{target.parent}@{named.number}")

@@ -61,7 +61,7 @@ def planned(
 
     grids = {path: grid_of(path) for path in chosen}
     looks = {
-        path: Look(tree.texts[path], (tree[path],), partial(digest_reading, tree[path], grid=grid))
+        path: Look(str(path), (tree[path],), partial(digest_reading, tree[path], grid=grid))
         for path, grid in grids.items()
     }
     return Recorded(planned_looks(looks, memory_bytes, say), grids)
@@ -81,7 +81,7 @@ def digested_leaves(checkpoint: Checkpoint, recorded: Recorded, meter: Meter) ->
         found.digests[key] = digest
         if len(blocks) > 1:
             found.blocks[key] = b"".join(blocks).hex()
-        meter.advance(tree[path].bytes, tree.texts[path])
+        meter.advance(tree[path].bytes, str(path))
     return found
 
 

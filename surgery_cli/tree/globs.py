@@ -25,13 +25,12 @@ from surgery_cli.tree.glob_parts import (
 from surgery_cli.tree.linear_matching import Expression, Linear
 from surgery_cli.tree.number_ranges import NumberRange, numbers_part, read_range
 from surgery_cli.tree.regular_expressions import regular_expression
+from surgery_cli.tree.spelling import SPECIAL
 
 _MOST_REPEATS: Final = 3
 """With more wildcards than this, a regular expression may try too many ways to share a text among them."""
 _MOST_CHOICES: Final = 10_000
 """Likewise with more ways than this to choose from braces."""
-SPECIAL: Final = "*?[{}"
-"""Characters that stand for themselves only in brackets."""
 
 
 @cache

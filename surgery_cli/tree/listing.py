@@ -1,4 +1,4 @@
-"""In which order leaves are listed, where numbers in names count as numbers, and how their paths are typed."""
+"""In which order leaves are listed, where numbers in names count as numbers."""
 
 from __future__ import annotations
 
@@ -74,12 +74,3 @@ def _by_number(text: str) -> list[tuple[int, int, str]]:
     return [
         (1, int(part), part) if part.isdecimal() else (0, 0, part) for part in _DIGITS.split(text)
     ]
-
-
-def typed(path: LeafPath) -> str:
-    r"""The pattern of a path as a keyboard has it: `?` for all that cannot be printed, such as a line end.
-
-    >>> typed(LeafPath(("line\nbreak", "*")))
-    'line?break/[*]'
-    """
-    return "".join(c if c.isprintable() else "?" for c in path.pattern)

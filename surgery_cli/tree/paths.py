@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 import msgspec
 
 from surgery_cli.errors import PlanError
 from surgery_cli.inputs.limits import PATTERN
 from surgery_cli.tree.regular_expressions import regular_expression, time_limit
+from surgery_cli.tree.spelling import is_spelled, spelled, typed, unescaped
 
 if TYPE_CHECKING:
     from surgery_cli.tree.linear_matching import Expression
@@ -34,32 +35,30 @@ class LeafPath(tuple[Key, ...]):
     __slots__ = ()
 
     def __str__(self) -> str:
+        r"""How the path is shown, which can be pasted as a pattern that names it.
+
+        >>> print(LeafPath(("layers", "[x]")), LeafPath(("a/b",)), LeafPath(("line\nbreak",)))
+        layers/[[]x] a/b line%0Abreak
+        """
+        return typed([*map(str, self)])
+
+    @property
+    def text(self) -> str:
+        """The keys joined by slashes, as they are: what patterns are matched against."""
         return "/".join(map(str, self))
 
     @property
     def spelling(self) -> str:
         """Unambiguous text: a slash inside a key is ``%2F``, a percent sign ``%25``."""
-        text = str(self)
+        text = self.text
         if "%" not in text and text.count("/") == len(self) - 1:
             return text  # no key holds a slash or a percent sign
-        return "/".join(_encode(str(key)) for key in self)
-
-    @property
-    def pattern(self) -> str:
-        """The text to type for this path: wildcards in its keys are bracketed, ``%2F`` and ``%25`` spelled out.
-
-        >>> LeafPath(("layers", "[x]")).pattern, LeafPath(("%2F",)).pattern, LeafPath(("a/b",)).pattern
-        ('layers/[[]x]', '%252F', 'a/b')
-        """
-        text = str(self)
-        if _SPELLED.search(text):
-            text = self.spelling
-        return "".join(f"[{c}]" if c in "*?[{}" else c for c in text)
+        return "/".join(spelled(str(key)) for key in self)
 
     @property
     def exact_pattern(self) -> str:
-        """The pattern that means this path and no other that prints alike."""
-        return "".join(f"[{c}]" if c in "*?[{}" else c for c in self.spelling)
+        """The pattern that means this path and none with a key that holds slashes."""
+        return typed([*map(str, self)], is_exact=True)
 
     @property
     def parent(self) -> LeafPath:
@@ -76,18 +75,6 @@ class LeafPath(tuple[Key, ...]):
 def stored_name(path: LeafPath) -> str:
     """The name under which Orbax stores a leaf: its keys joined by dots."""
     return ".".join(map(str, path))
-
-
-_SPELLED: Final = re.compile("%2[Ff]|%25")
-
-
-def _encode(key: str) -> str:
-    return key.replace("%", "%25").replace("/", "%2F")
-
-
-def decode(segment: str) -> str:
-    """A key from its unambiguous spelling; only ``%2F`` and ``%25`` decode."""
-    return _SPELLED.sub(lambda m: "%" if m[0] == "%25" else "/", segment)
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -115,7 +102,7 @@ class Match(msgspec.Struct, frozen=True):
         covered: list[Key] = []
         at = 0
         for key in self.node:
-            size = len(_encode(str(key)) if self.is_spelled else str(key))
+            size = len(spelled(str(key)) if self.is_spelled else str(key))
             if start <= at < end:
                 covered.append(key)
             if (at < start < at + size) or (at < end < at + size):
@@ -145,7 +132,7 @@ class PathPattern:
         PATTERN.check(len(text), "a pattern", PlanError)
         self.text = text
         self.is_regex = text.startswith("re:")
-        glob = text.strip("/")
+        glob = unescaped(text.strip("/"))
         if not self.is_regex and not glob:
             raise PlanError(
                 "the pattern is empty",
@@ -166,7 +153,7 @@ class PathPattern:
                 why=str(error),
                 fix="write `[*]` for a star that is part of a name",
             ) from None
-        self.is_spelled = not self.is_regex and _SPELLED.search(text) is not None
+        self.is_spelled = not self.is_regex and is_spelled(text)
         self.is_literal = not self.is_regex and self._expression.groups == 0
         self.ranges: Mapping[int, NumberRange] = (
             {} if self.is_regex or ".." not in glob else globs.ranges(glob)
@@ -178,11 +165,11 @@ class PathPattern:
         return f"PathPattern({self.text!r})"
 
     def match(self, path: LeafPath, text: str | None = None) -> Match | None:
-        """Match ``path``, or the deepest node above it that matches; ``text`` is ``str(path)`` if known."""
-        return self.named({path: str(path) if text is None else text}).get(path)
+        """Match ``path``, or the deepest node above it that matches; ``text`` is ``path.text`` if known."""
+        return self.named({path: path.text if text is None else text}).get(path)
 
     def named(self, texts: Mapping[LeafPath, str]) -> dict[LeafPath, Match]:
-        """The leaves that the pattern names, in order; ``texts`` are the printed paths of all leaves.
+        """The leaves that the pattern names, in order; ``texts`` are those of all leaves, ``path.text``.
 
         Raises:
             PlanError: a regular expression takes too long.
@@ -217,13 +204,13 @@ class PathPattern:
         node = path.parent
         if node not in known:
             last = str(path[-1])
-            size = len(_encode(last) if self.is_spelled else last)
+            size = len(spelled(last) if self.is_spelled else last)
             known[node] = self._deepest(node, text[: len(text) - size - 1], known)
         return known[node]
 
     def matches(self, node: LeafPath) -> bool:
         """True if the pattern covers just this leaf or node, and not only one above it."""
-        text = node.spelling if self.is_spelled else str(node)
+        text = node.spelling if self.is_spelled else node.text
         with time_limit(self.text) if self.is_regex else nullcontext():
             return self._expression.fullmatch(text) is not None
 
@@ -257,8 +244,8 @@ class Selection(tuple[LeafPath, ...]):  # noqa: SLOT001 - a tuple of any length 
 
     @cached_property
     def printed(self) -> frozenset[str]:
-        """The printed paths of the same leaves."""
-        return frozenset(map(str, self))
+        """The texts of the same leaves."""
+        return frozenset(path.text for path in self)
 
     def by_pattern(self) -> Iterator[tuple[PathPattern, dict[LeafPath, Match]]]:
         """What each pattern names of the selected leaves."""

@@ -177,7 +177,7 @@ class TreeSpec(dict[LeafPath, LeafSpec]):
     @cached_property
     def texts(self) -> dict[LeafPath, str]:
         """The printed path of every leaf."""
-        return {path: str(path) for path in self}
+        return {path: path.text for path in self}
 
     @cached_property
     def printed(self) -> frozenset[str]:

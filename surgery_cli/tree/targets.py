@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from surgery_cli.errors import PlanError
 from surgery_cli.tree.number_ranges import read_range
-from surgery_cli.tree.paths import Key, LeafPath, Match, PathPattern, decode
+from surgery_cli.tree.paths import Key, LeafPath, Match, PathPattern
+from surgery_cli.tree.spelling import decode, is_spelled, printable, unescaped
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.quantities import counted
@@ -39,8 +40,8 @@ def referred(
 
 
 def target_text(path: LeafPath) -> str:
-    """A path as `to` takes it."""
-    return re.sub(r"\*", "[*]", path.spelling).replace("{", "[{]")
+    """A path as `to` takes it, in printable characters."""
+    return re.sub(r"\*", "[*]", printable(path.spelling)).replace("{", "[{]")
 
 
 class Part(NamedTuple):
@@ -72,7 +73,7 @@ class Places:
         if is_spelled not in self._known:
             known: dict[str, list[LeafPath]] = {}
             for path in dict.fromkeys((*self.is_sequence, *self._leaves)):
-                known.setdefault(path.spelling if is_spelled else str(path), []).append(path)
+                known.setdefault(path.spelling if is_spelled else path.text, []).append(path)
             self._known[is_spelled] = known
         return self._known[is_spelled].get(text, [])
 
@@ -87,9 +88,9 @@ class Target:
     """
 
     def __init__(self, text: str) -> None:
-        self.text = text.replace("[*]", "*")
+        self.text = unescaped(text).replace("[*]", "*")
         self._ranges = [found for part in _RANGE.findall(self.text) if (found := read_range(part))]
-        self.is_spelled = re.search("%2[Ff]|%25", text) is not None
+        self.is_spelled = is_spelled(text)
         if not text or "" in text.split("/"):
             raise PlanError(
                 f"'{text}' is no place for a leaf",
@@ -205,7 +206,7 @@ def _typed(parts: Sequence[Part], places: Places, target: Target) -> LeafPath:
         if len(found) > 1:
             raise PlanError(
                 worded("'{}' in {to} means two places", text),
-                why="it may be " + quoted((path.spelling for path in found), word="or"),
+                why="it may be " + quoted((path.exact_pattern for path in found), word="or"),
                 fix="a slash inside a key is written `%2F`",
                 field="to",
             )
@@ -226,7 +227,7 @@ def _key(part: Part, is_sequence: bool | None, node: LeafPath, target: Target) -
             raise PlanError(
                 f"'{part.text}' in '{target.text}' cannot be a name",
                 why=f"'{node}' is a list, its elements have indices",
-                fix=f"write an index: `{node}/0`",
+                fix=f"write an index: `{target_text(node)}/0`",
                 field="to",
             )
         return int(part.text)

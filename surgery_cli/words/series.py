@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-_NUMBER: Final = re.compile(r"([0-9]+)")
+_NUMBER: Final = re.compile(r"(?<![%0-9])(?<!%[A-F])([0-9]+)")
+"""Digits, but for those of an escape as `%2F`."""
 
 
 def folded(texts: Iterable[str]) -> list[str]:

@@ -55,5 +55,5 @@ def test_every_document_and_page_tells_them_apart(surgery, twins, monkeypatch, w
     )
     spelled = data.get("spellings") or {one["path"]: one.get("spelling") for one in data["leaves"]}
     assert spelled["params/a%2Fb"] == "params/a%2Fb"
-    assert spelled["params/x%2Fy"] == "params/x%252Fy"
+    assert spelled["params/x%252Fy"] == "params/x%252Fy"
     assert not spelled.get("params/a/b")

@@ -70,7 +70,7 @@ def _number_row(row: LeafRow) -> list[Cell]:
     value = str(row.value)
     if not isinstance(row.value, bool | str | None):
         value = f"{row.value:,}" if isinstance(row.value, int) else f"{row.value:.6g}"
-    return [Cell(row.spelling or row.path), Cell(value, right=True), Cell(_purpose(row), "faint")]
+    return [Cell(row.path), Cell(value, right=True), Cell(_purpose(row), "faint")]
 
 
 def _purpose(row: LeafRow) -> str:
@@ -154,7 +154,7 @@ def _rows(
     leaves: list[LeafSeries], depth: int | None, row_of: Callable[[tree.Line], Row | None]
 ) -> list[Row]:
     if depth is None and row_of is _path_row:  # in the order of the document
-        return [_leaf_row(one.spelling or ".", one) for one in leaves]
+        return [_leaf_row(one.name or ".", one) for one in leaves]
     return [row for line in tree.lines(leaves, depth) if (row := row_of(line)) is not None]
 
 
@@ -171,7 +171,7 @@ def _tree_row(line: tree.Line) -> Row:
 def _path_row(line: tree.Line) -> Row | None:
     """Of a node nothing, unless it stands for what is below."""
     if line.leaf is not None:
-        return _leaf_row(line.leaf.spelling or ".", line.leaf)
+        return _leaf_row(line.leaf.name or ".", line.leaf)
     if not line.is_folded:
         return None
     size = Cell(byte_text(line.bytes), right=True)

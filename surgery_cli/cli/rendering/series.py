@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from surgery_cli.cli.rendering import statistics
 from surgery_cli.console.page import Cell, Page
 from surgery_cli.reports import LeafRow
+from surgery_cli.tree.spelling import decode, shown, typed
 from surgery_cli.words.quantities import leaves_text
 from surgery_cli.words.series import Series, T, in_series
 
@@ -54,10 +55,17 @@ def render_rest(
 
 
 class LeafSeries(NamedTuple):
-    """Leaves that `inspect` says in one row; mostly a single one. ``spelling`` is the path, unambiguous."""
+    """Leaves that `inspect` says in one row; mostly a single one. ``exact`` is the pattern that names just them."""
 
-    spelling: str
+    exact: str
     rows: list[LeafRow]
+
+    @property
+    def name(self) -> str:
+        """The pattern as the paths of its leaves are shown."""
+        if len(self.rows) == 1:
+            return self.first.path
+        return self.exact if _exact(self.first) == self.first.path else shown(self.exact)
 
     @property
     def first(self) -> LeafRow:
@@ -70,13 +78,18 @@ class LeafSeries(NamedTuple):
 
 def single(rows: Iterable[LeafRow]) -> list[LeafSeries]:
     """Each leaf in a row of its own."""
-    return [LeafSeries(row.spelling or row.path, [row]) for row in rows]
+    return [LeafSeries(_exact(row), [row]) for row in rows]
 
 
 def together(rows: Iterable[LeafRow]) -> list[LeafSeries]:
     """Leaves of one series, type, role and state of values as one row: what is wrong with one is never another's."""
-    found = in_series(rows, lambda row: row.spelling or row.path, _said)
+    found = in_series(rows, _exact, _said)
     return [LeafSeries(one.name, one.members) for one in found]
+
+
+def _exact(row: LeafRow) -> str:
+    keys = [decode(key) for key in row.spelling.split("/")]
+    return typed(keys, is_exact=True) if row.spelling else row.path
 
 
 def _said(row: LeafRow) -> Hashable:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from surgery_cli.cli.rendering.series import LeafSeries
+from surgery_cli.tree.spelling import shown
 
 
 class Line(NamedTuple):
@@ -30,9 +31,8 @@ class _Node:
 
 
 def keys_of(row: LeafSeries) -> list[str]:
-    """The printed keys of a leaf; a key may hold slashes, which its spelling tells from those between keys."""
-    parts = row.spelling.split("/")
-    return [key.replace("%2F", "/").replace("%25", "%") for key in parts]
+    """The keys of a leaf, spelled: a key may hold slashes, which are not those between keys."""
+    return row.exact.split("/")
 
 
 def lines(rows: Iterable[LeafSeries], depth: int | None) -> Iterator[Line]:
@@ -77,12 +77,13 @@ def _insert(root: _Node, row: LeafSeries) -> None:
 
 def _walk(node: _Node, depth: int, limit: int | None) -> Iterator[Line]:
     for name, child in node.children.items():
+        path = shown(child.path)
         if child.leaf is not None:
             yield Line(
-                depth, name or ".", child.path, child.leaf, len(child.leaf.rows), child.leaf.bytes
+                depth, shown(name) or ".", path, child.leaf, len(child.leaf.rows), child.leaf.bytes
             )
         if child.children:
             is_folded = limit is not None and depth + 1 >= limit
-            yield Line(depth, f"{name}/", child.path, None, child.leaves, child.bytes, is_folded)
+            yield Line(depth, f"{shown(name)}/", path, None, child.leaves, child.bytes, is_folded)
             if not is_folded:
                 yield from _walk(child, depth + 1, limit)

@@ -100,14 +100,17 @@ def _beside_optimizer(top: Node) -> list[tuple[Branch, Branch]]:
 
 
 def _named(top: Branch, text: str) -> Branch:
-    """The node or leaf whose printed path is ``text``."""
+    """The node or leaf whose path is ``text``, as it is shown or as its keys are."""
     wanted, waiting = text.strip("/"), [top]
     while waiting:
         branch = waiting.pop()
-        printed = str(path_of(branch))
-        if printed == wanted:
+        path = path_of(branch)
+        texts = (str(path), path.text)
+        if wanted in texts:
             return branch
-        if isinstance(branch, Node) and (not printed or wanted.startswith(printed + "/")):
+        if isinstance(branch, Node) and (
+            not path or wanted.startswith(tuple(f"{one}/" for one in texts))
+        ):
             waiting.extend(branch.children.values())
     known = [str(path_of(c)) for c in top.children.values()] if isinstance(top, Node) else []
     raise PlanError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -64,14 +64,15 @@ def hints_from(
         PlanError: an entry names no node of the tree, or one that another names, or has a field that does not exist.
     """
     found: dict[str, SlotHint] = {}
-    known = {str(node) for node in tree.nodes} | set(tree.texts.values()) if slots else set()
+    places = {*tree.nodes, *tree} if slots else set()
+    known = {place.text: str(place) for place in places} | {str(p): str(p) for p in places}
     for text, hint in slots.items():
         named = _named_nodes(text, tree, known)
         if not named:
             raise PlanError(
                 f"`slots:` names '{text}', which is not in the tree",
                 why="its keys are paths of trees of slots, like 'opt_state/0/mu', or patterns of such paths",
-                fix=suggested(text, known) or "see `surgery inspect`",
+                fix=suggested(text, known.values()) or "see `surgery inspect`",
                 field="slots",
             )
         twice = next((node for node in named if node in found), None)
@@ -95,14 +96,14 @@ def hints_from(
     return found
 
 
-def _named_nodes(text: str, tree: TreeSpec, known: Collection[str]) -> list[str]:
+def _named_nodes(text: str, tree: TreeSpec, known: Mapping[str, str]) -> list[str]:
     """Printed paths of the nodes or leaves that a key of ``slots:`` names."""
     plain = text.strip("/")
     for exact in (plain, plain.removesuffix("/**"), plain.removesuffix("/*")):
         if exact in known:
-            return [exact]
+            return [known[exact]]
     if not any(sign in plain for sign in "*?[{"):
         return []
     pattern = PathPattern(plain.removesuffix("/**"))
-    found = pattern.named({place: str(place) for place in {*tree.nodes, *tree} if place})
+    found = pattern.named({place: place.text for place in {*tree.nodes, *tree} if place})
     return sorted(str(place) for place in found if place.parent not in found)

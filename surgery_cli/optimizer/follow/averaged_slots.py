@@ -86,7 +86,7 @@ def members_of(recipe: Recipe) -> list[LeafRef]:
 def _apart(taken: Taken) -> str:
     """Why the slots of a member have no part in a mean; '' if they have."""
     for path, output in taken.recipes.items():
-        if output.home is not None and str(output.home.path) != str(path):
+        if output.home is not None and output.home.path.text != path.text:
             return f"it has '{path}' at '{output.home.path}'"
     return taken.because
 

@@ -191,18 +191,19 @@ def _check_names(tree: TreeSpec, expected: Collections, named: Mapping[str, str]
 
 
 def _node(tree: TreeSpec, text: str) -> LeafPath:
-    """The node whose printed path is ``text``; ``.`` is the root."""
+    """The node whose path is ``text``, as it is shown or as its keys are; ``.`` is the root."""
     wanted = text.strip("/")
-    printed = {str(node): node for node in tree.nodes}
+    shown = {str(node): node for node in tree.nodes}
+    known = {node.text: node for node in tree.nodes} | shown
     if wanted in (".", ""):
         return LeafPath()
-    if wanted not in printed:
+    if wanted not in known:
         raise SurgeryError(
             f"there is no node '{text}' in the checkpoint",
-            fix=suggested(wanted, printed),
+            fix=suggested(wanted, shown),
             field="params",
         )
-    return printed[wanted]
+    return known[wanted]
 
 
 def _beside(tree: TreeSpec, places: Mapping[str, LeafPath], known: set[LeafPath]) -> list[LeafPath]:

@@ -51,7 +51,7 @@ def unboxed(path: LeafPath) -> Path:
 
 def nowhere(name: str, wanted: Mapping[Path, Expected], tree: TreeSpec) -> Problem:
     first = next(path for path in wanted)
-    near = nearest("/".join(first), tree.texts.values(), 3)
+    near = nearest("/".join(first), map(str, tree), 3)
     there = next((str(node) for node in tree.nodes if node[-1:] == (name,)), None)
     return Problem(
         f"the checkpoint has nothing of the model's collection '{name}'"

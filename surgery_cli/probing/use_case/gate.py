@@ -104,7 +104,7 @@ def _settings(options: Options) -> ProbeOptions:
 
 def _still_there(settings: ProbeOptions, result: Checkpoint) -> ProbeOptions:
     """The settings without places that the edit has moved; the model then finds its variables by itself."""
-    nodes = {str(node) for node in result.tree.nodes}
+    nodes = {text for node in result.tree.nodes for text in (node.text, str(node))}
     params = settings.params if (settings.params or "").strip("/") in nodes else None
     bind = {name: place for name, place in settings.bind.items() if place.strip("/") in nodes}
     return msgspec.structs.replace(settings, params=params, bind=bind)

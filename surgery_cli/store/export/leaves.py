@@ -63,37 +63,37 @@ def exported(draft: Draft, form: OutputFormat, request: Export) -> Draft:
             unfit.setdefault(spec.dtype, []).append(path)
         else:
             placed.setdefault(form.place(path), []).append(_Placed(path, spec))
-    raise_all([*_unfit(form, unfit, draft.texts), *_misnamed(form, placed, draft.texts)])
+    raise_all([*_unfit(form, unfit), *_misnamed(form, placed)])
     if not placed:
         raise PlanError(
             "no leaf would be left",
-            why=_nothing(form, draft, empty, apart),
+            why=_nothing(form, empty, apart),
             fix="keep some; a file without arrays is of no use",
         )
     leaves = {place: _held(draft.leaves[one.path], one, place) for place, (one,) in placed.items()}
     form.check_leaves(leaves, request)
     notes = _notes(form, draft, [one.path for (one,) in placed.values()], empty)
     if apart:
-        notes = [*notes, _apart_note(form, draft, apart)]
+        notes = [*notes, _apart_note(form, apart)]
     if states and not empty:
-        notes = [*notes, _empty_state_note(draft, states)]
+        notes = [*notes, _empty_state_note(states)]
     return draft.replaced(
         leaves=leaves, slots={}, clocks={}, running={}, items=DraftItems()
     ).noting(*notes)
 
 
-def _nothing(form: OutputFormat, draft: Draft, empty: list[LeafPath], apart: list[LeafPath]) -> str:
+def _nothing(form: OutputFormat, empty: list[LeafPath], apart: list[LeafPath]) -> str:
     """Why there is no leaf to be written."""
     if apart:
-        named = quoted(folded(draft.texts[path] for path in apart), _MOST_NAMED)
+        named = quoted(folded(map(str, apart)), _MOST_NAMED)
         return f"none is a part of {form.name}: {named}"
     if empty:
         return f"{form.name} has no place for what has no values: {leaves_text(len(empty))}"
     return "the checkpoint has none"
 
 
-def _apart_note(form: OutputFormat, draft: Draft, apart: list[LeafPath]) -> Consequence:
-    named = quoted(folded(draft.texts[path] for path in apart), _MOST_NAMED)
+def _apart_note(form: OutputFormat, apart: list[LeafPath]) -> Consequence:
+    named = quoted(folded(map(str, apart)), _MOST_NAMED)
     stays = counted(len(apart), "leaf stays", "leaves stay")
     return Consequence(DocsPage.EXPORT, f"{stays} behind, no part of {form.name}: {named}")
 
@@ -113,8 +113,8 @@ def _empty_states(draft: Draft) -> list[LeafPath]:
     ]
 
 
-def _empty_state_note(draft: Draft, states: list[LeafPath]) -> Consequence:
-    named = quoted((draft.texts[path] for path in states), _MOST_NAMED)
+def _empty_state_note(states: list[LeafPath]) -> Consequence:
+    named = quoted(map(str, states), _MOST_NAMED)
     return Consequence(
         DocsPage.EXPORT_MSGPACK,
         f"{counted(len(states), 'node')} of the optimizer's state, stored as None, are taken for states without fields,"
@@ -130,16 +130,14 @@ def _held(leaf: Output, one: _Placed, place: LeafPath) -> Output:
     return Output(made, leaf.home, leaf.policy, leaf.edits, leaf.others)
 
 
-def _unfit(
-    form: OutputFormat, unfit: Mapping[str, list[LeafPath]], texts: Mapping[LeafPath, str]
-) -> Iterable[Problem]:
+def _unfit(form: OutputFormat, unfit: Mapping[str, list[LeafPath]]) -> Iterable[Problem]:
     """A problem for every dtype and kind that the format does not have, with all leaves of it."""
     for what, paths in unfit.items():
-        named = folded(texts[path] for path in paths)
+        named = folded(map(str, paths))
         yield Problem(
             f"{form.name} has no place for {what}: {leaves_text(len(paths))}",
             why=quoted(named),
-            fix=_mend(form, what, [texts[path] for path in paths]),
+            fix=_mend(form, what, [*map(str, paths)]),
             path=str(paths[0]),
             field="output",
         )
@@ -158,11 +156,10 @@ def _mend(form: OutputFormat, what: str, paths: list[str]) -> str:
 def _misnamed(
     form: OutputFormat,
     placed: Mapping[LeafPath, list[_Placed]],
-    texts: Mapping[LeafPath, str],
 ) -> Iterable[Problem]:
     """A problem for every name that two leaves would have, or that the format has no place for."""
     for place, those in placed.items():
-        paths = [texts[one.path] for one in those]
+        paths = [str(one.path) for one in those]
         fault = form.name_fault(place)
         if len(those) > 1:
             yield Problem(
@@ -172,7 +169,7 @@ def _misnamed(
                 path=paths[0],
                 field="output",
             )
-        elif fault or not str(place):
+        elif fault or not place.text:
             yield Problem(
                 f"'{paths[0]}' cannot be stored in {form.name}",
                 why=fault or "it has no name: the tree is a bare leaf",
@@ -191,10 +188,10 @@ def _notes(
     if long is not None and len(place) == 1 and str(place[0]) != draft.texts[long]:
         yield Remark(
             DocsPage.EXPORT_SAFETENSORS,
-            f"names are keys joined: '{draft.texts[long]}' is called '{place[0]}'",
+            f"names are keys joined: '{long}' is called '{place[0]}'",
         )
     if empty:
-        named = quoted((draft.texts[path] or "the root" for path in empty), _MOST_NAMED)
+        named = quoted((str(path) or "the root" for path in empty), _MOST_NAMED)
         stays = counted(len(empty), "node without values stays", "nodes without values stay")
         yield Consequence(
             DocsPage.EXPORT, f"{stays} behind, for which {form.name} has no place: {named}"
@@ -205,7 +202,7 @@ def _notes(
         yield Consequence(
             DocsPage.EXPORT,
             f"optimizer state is written as well: {len(twins):,} of {leaves_text(len(written))}, such as"
-            f" '{draft.texts[twins[0]]}'; readers of models want params alone (`export SRC DST params …`, or `keep` in"
+            f" '{twins[0]}'; readers of models want params alone (`export SRC DST params …`, or `keep` in"
             " a plan)",
         )
 

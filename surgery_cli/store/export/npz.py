@@ -35,7 +35,7 @@ class Npz(FlatFormat):
     """NumPy stores those of ml_dtypes (bfloat16, float8) as bytes without a meaning."""
 
     def name_fault(self, path: LeafPath) -> str:
-        name = str(path)
+        name = path.text
         if name.endswith(_MEMBER):
             return f"`numpy.load` takes '{_MEMBER}' off the names of arrays"
         return "names in archives end at a null character" if "\0" in name else ""
@@ -57,7 +57,7 @@ class Npz(FlatFormat):
 def _entries(leaves: Sequence[PlannedLeaf]) -> Iterator[tuple[str, bytes, Values]]:
     for leaf in leaves:
         values = Values(leaf.path, leaf.spec.bytes)
-        yield f"{leaf.path}{_MEMBER}", _head(leaf), values
+        yield f"{leaf.path.text}{_MEMBER}", _head(leaf), values
 
 
 def _head(leaf: PlannedLeaf) -> bytes:

@@ -61,4 +61,4 @@ def _planned(path: LeafPath, output: Output, sources: Mapping[str, Any]) -> Plan
     holder = None if output.home is None else sources[output.home.source]
     if isinstance(holder, Checkpoint) and output.home is not None:
         origin, origin_path = holder.item_of(output.home.path)
-    return PlannedLeaf(path, path, output, way, str(path), origin, origin_path)
+    return PlannedLeaf(path, path, output, way, path.text, origin, origin_path)

@@ -100,7 +100,7 @@ class ArrayFile:
         """
         found = self._entries.get(LeafPath((name,)))
         if found is None:
-            names = [str(path) for path in self._entries]
+            names = [path.text for path in self._entries]
             near = nearest(name, names) or names[:3]
             raise PlanError(
                 f"'{self.path}' has no entry '{name}'",

@@ -36,5 +36,5 @@ def check_paths(paths: Collection[LeafPath], place: Path) -> None:
     """
     LEAVES.check(len(paths), f"'{place}'")
     NESTING.check(max(map(len, paths), default=0), f"a leaf in '{place}'")
-    longest = max((len(str(path)) for path in paths), default=0)
+    longest = max((len(path.text) for path in paths), default=0)
     NAME.check(longest, f"a leaf in '{place}'")

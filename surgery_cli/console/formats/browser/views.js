@@ -26,7 +26,7 @@ VIEWS.Inspection = (found) => {
   const stat = (name) => (row) => row.of.statistics?.[name];
   const rows = found.leaves.map((leaf) => ({
     keys: keysOf(leaf.path, leaf.spelling),
-    path: leaf.spelling || leaf.path || ".",
+    path: leaf.path || ".",
     of: leaf,
     state: leaf.bad?.length ? "bad" : leaf.kind,
     bad: Boolean(leaf.bad?.length),
