@@ -179,7 +179,7 @@ def test_what_stands_in_a_checkpoint_is_never_read_as_a_field(surgery, tmp_path)
         checkpointer.save(tmp_path / "saved", {name: np.ones(2, np.int32)})
     result = surgery("rescale", tmp_path / "saved", tmp_path / "new", "**", "--by", "2", "--json")
     (problem,) = result.document["problems"]
-    assert problem["path"] == name
+    assert problem["path"] == "[{]at[}]`except`[{]to: 1[}]"
     assert problem["fix"].startswith("add `--where-dtype floating`")
 
 
