@@ -14,6 +14,7 @@ from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.specs import TreeSpec
+from surgery_cli.tree.spelling import is_plain
 
 Names: TypeAlias = Mapping[LeafPath, str]
 
@@ -21,9 +22,13 @@ Names: TypeAlias = Mapping[LeafPath, str]
 def document_names(texts: Names) -> Names:
     """How a document names each leaf: as it is shown, and where two are alike by the exact pattern."""
     counts = Counter(texts.values())
-    return {
-        path: str(path) if counts[text] == 1 else path.exact_pattern for path, text in texts.items()
-    }
+
+    def named(path: LeafPath, text: str) -> str:
+        if counts[text] > 1:
+            return path.exact_pattern
+        return text if is_plain(text) else str(path)
+
+    return {path: named(path, text) for path, text in texts.items()}
 
 
 def former_names(texts: Names) -> Names:
@@ -37,6 +42,7 @@ def spellings(names: Names) -> dict[str, str] | UnsetType:
     return {
         name: path.spelling
         for path, name in names.items()
+        if not (is_plain(name) and name.count("/") == len(path) - 1)
         if path.spelling != name or path.spelling != path.text
     } or UNSET
 

@@ -8,10 +8,8 @@ from typing import Final
 
 SPECIAL: Final = "*?[{}"
 """Characters that stand for themselves only in brackets."""
-_ORDINARY: Final = r"[\w.,:;~@#$&()+'\"=<>|!^\\`\]-]"
-_PLAIN_KEY: Final = f"{_ORDINARY}+(?: +{_ORDINARY}+)*"
-_PLAIN: Final = re.compile(f"(?!re:){_PLAIN_KEY}(?:/{_PLAIN_KEY})*", re.ASCII)
-"""Keys joined by slashes that need no escape; most paths are such."""
+_ODD: Final = re.compile(r"[^\w.,:;~@#$&()+'\"=<>|!^\\`\]/-]", re.ASCII)
+"""What may need an escape; most paths have none of it."""
 _SPELLED: Final = re.compile("%2F|%25", re.IGNORECASE)
 _UTF_8: Final = re.compile(
     "%25|%[01][0-9A-F]|%7F|%[CD][0-9A-F]%[89AB][0-9A-F]"
@@ -31,12 +29,18 @@ def typed(keys: Sequence[str], *, is_exact: bool = False) -> str:
     ('line%0Abreak', 'a/{,}/b[ ]', '[r]e:x', '50%')
     """
     text = "/".join(keys)
-    if _PLAIN.fullmatch(text) and not (is_exact and text.count("/") >= len(keys)):
+    if is_plain(text) and not (is_exact and text.count("/") >= len(keys)):
         return text
     if is_exact or _has_escapes(text) or not text.isprintable() or text.strip("/") != text:
         keys = [spelled(key) for key in keys]
     found = "/".join(map(_typed, keys))
     return f"[r]{found[1:]}" if found.startswith("re:") else found
+
+
+def is_plain(text: str) -> bool:
+    """True if the keys joined by slashes are shown as they are; False where it takes a closer look."""
+    is_open = text == "" or text[0] == "/" or text[-1] == "/" or "//" in text
+    return not (is_open or text.startswith("re:") or _ODD.search(text))
 
 
 def _typed(key: str) -> str:
