@@ -141,6 +141,16 @@ def on_device(tree: Tree) -> Tree:
     return jax.tree.map(jnp.asarray, tree)
 
 
+def unbound(state: Any) -> Any:
+    """The arrays as those of `trained`: what Orbax restores is bound to a device, and all would be compiled anew."""
+
+    def free(leaf: Any) -> Any:
+        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        return leaf if is_key else jnp.asarray(np.asarray(leaf))
+
+    return jax.tree.map(free, state)
+
+
 def leaves(tree: Any) -> dict[str, Any]:
     """The leaves by printed path; keys as their data."""
 
@@ -193,7 +203,7 @@ def test_every_policy_does_to_a_state_what_the_table_says(name: str, tmp_path: P
     # and training goes on
     training = Training(name, *edited)
     grads = on_device(training.grads(new_params, drawn(np.random.default_rng(3))))
-    updates, following = training.update(grads, after["opt_state"], after["params"])
+    updates, following = training.update(grads, unbound(after["opt_state"]), on_device(new_params))
     assert jax.tree.structure(following) == jax.tree.structure(state)
     for path, leaf in leaves(updates).items():
         assert np.all(np.isfinite(leaf)), path
