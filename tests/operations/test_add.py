@@ -21,6 +21,7 @@ from surgery_cli.operations.rescale import Rescale
 from surgery_cli.planning import plan_from_document, plan_of
 from tests.optimizer.optax_registry import train_state
 from tests.optimizer.test_new_shapes import LAYERS, TRAINED, drafted, start, step, values_of
+from tests.training import compiled_init
 
 TREE = train_state("adam")
 
@@ -45,17 +46,17 @@ def said(*edits: Add, **shared: Any) -> list[str]:
 
 @pytest.mark.parametrize("name", ["adafactor", "sm3", "muon", "schedule_free", "multisteps"])
 def test_a_model_with_one_more_layer_is_restored_and_trained_on(name: str, tmp_path: Path) -> None:
-    tx = TRAINED[name]
+    tx, init = TRAINED[name], compiled_init(TRAINED[name])
     state = {"params": start(LAYERS), "ema": start(LAYERS)}
-    state = step(tx, {**state, "opt_state": tx.init(state["params"])}, 1)
+    state = step(tx, {**state, "opt_state": init(state["params"])}, 1)
     source = saved(tmp_path / "source", state)
     edit = Add(at="params/more", like="params/head", init="lecun_normal", bias_init="zeros")
     surgery.apply(str(source), str(tmp_path / "grown"), plan_of([edit]))
     new = start({**LAYERS, "more": LAYERS["head"]})
-    target = {"params": new, "ema": new, "opt_state": tx.init(new)}
+    target = {"params": new, "ema": new, "opt_state": init(new)}
     found = restored(tmp_path / "grown", target)
     params = found["params"]
-    own = {"params": params, "ema": params, "opt_state": tx.init(params)}
+    own = {"params": params, "ema": params, "opt_state": init(params)}
     fresh, old = values_of(own), values_of(state)
     for path, leaf in values_of(found).items():
         expected = fresh[path] if "/more" in path else old[path]

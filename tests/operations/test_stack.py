@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from flax import nnx
 from surgery_cli import surgery
 from surgery_cli.errors import PlanError
 from surgery_cli.planning import plan_from_document
+from tests.training import compiled_init, compiled_step
 
 DEPTH, WIDTH = 11, 4
 
@@ -50,20 +53,25 @@ X = np.random.default_rng(0).normal(size=(8, WIDTH)).astype(np.float32)
 Y = X.sum(1, keepdims=True)
 
 
-def trained(model: nn.Module, state: Any, tx: Any, steps: int) -> Any:
+@cache
+def gradients_of(model: nn.Module) -> Callable[[Any], Any]:
     def loss(params: Any) -> Any:
         return jnp.mean((model.apply({"params": params}, X) - Y) ** 2)
 
-    params, opt_state = state["params"], state["opt_state"]
+    return jax.jit(jax.grad(loss))
+
+
+def trained(model: nn.Module, state: Any, tx: Any, steps: int) -> Any:
+    params, opt_state = jax.tree.map(np.asarray, (state["params"], state["opt_state"]))
     for _ in range(steps):
-        updates, opt_state = tx.update(jax.grad(loss)(params), opt_state, params)
-        params = optax.apply_updates(params, updates)
+        gradients = gradients_of(model)(params)
+        params, opt_state = compiled_step(tx)(gradients, opt_state, params)
     return {"params": params, "opt_state": opt_state}
 
 
 def fresh(model: nn.Module, tx: Any) -> Any:
-    params = model.init(jax.random.key(0), X)["params"]
-    return {"params": params, "opt_state": tx.init(params)}
+    params = jax.jit(model.init)(jax.random.key(0), X)["params"]
+    return {"params": params, "opt_state": compiled_init(tx)(params)}
 
 
 def saved(path: Path, state: Any) -> str:
@@ -94,9 +102,12 @@ STACK = {"op": "stack", "at": f"params/layers_{{0..{DEPTH - 1}}}", "to": "params
 UNSTACK = {"op": "unstack", "at": "params/layers", "to": STACK["at"]}
 
 
+TX = optax.adamw(1e-2)
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 def test_a_scanned_model_goes_on_where_the_unrolled_one_stood(axis: int, tmp_path: Path) -> None:
-    tx = optax.adamw(1e-2)
+    tx = TX
     unrolled, scanned = Unrolled(), Scanned(axis)
     before = trained(unrolled, fresh(unrolled, tx), tx, 3)
     saved(tmp_path / "a", before)
