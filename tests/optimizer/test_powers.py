@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import jax
@@ -55,6 +56,7 @@ ORACLES: dict[str, tuple[str | None, Any]] = {
 }
 
 
+@cache
 def _fed(optimizer: Any, factor: float) -> tuple[Any, Any]:
     """Params and the state after some steps; one param is ``factor`` times larger, its gradients as much smaller."""
     draws = np.random.default_rng(0)
