@@ -52,6 +52,7 @@ EDITS: dict[str, tuple[Operation, Callable[[Tree], Tree]]] = {
 }
 
 
+@pytest.mark.covers(1)
 @pytest.mark.parametrize("tree", [ALONE, BESIDE, AS_CHUNKS], ids=["alone", "beside", "as chunks"])
 @pytest.mark.parametrize("layout", sorted(LAYOUTS.keys() - {"v1"}))
 def test_orbax_restores_every_edit_of_it(layout: str, tree: Tree, tmp_path: Path) -> None:

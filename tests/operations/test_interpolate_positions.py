@@ -163,6 +163,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.covers(1)
 @pytest.mark.parametrize("policy", [None, "transform", "reset"])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_slots_follow_and_squares_by_linear_weights(
