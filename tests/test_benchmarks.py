@@ -35,26 +35,6 @@ def test_rows_run_and_a_bare_loop_gets_the_same_values(
     assert sorted(measured) == sorted(rows)
 
 
-def test_the_script_with_orbax_gets_the_same_values(
-    tmp_path: Path, pytestconfig: pytest.Config
-) -> None:
-    rows = ["scan"]
-    if pytestconfig.getoption("every_combination"):
-        rows += [
-            "moments",
-            "stack",
-            "reshard",
-            "graft",
-            "unstack",
-            "transpose",
-            "vocabulary",
-            "unscan",
-            "looks",
-        ]
-    measured, _ = _run(tmp_path, "--rows", ",".join(rows), "--contenders", "surgery,Orbax script")
-    assert sorted(measured) == sorted(rows)
-
-
 def test_what_must_be_reached_is_said_of_the_rows_that_were_measured(
     tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
@@ -104,20 +84,33 @@ def test_the_readme_s_table_is_made_from_the_measurements(tmp_path: Path) -> Non
     )
 
 
-def test_rows_in_a_bucket_count_requests_and_bytes_and_agree_with_the_script(
+def test_the_script_with_orbax_gets_the_same_values_and_rows_in_a_bucket_count_requests_and_bytes(
     tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
-    rows = ["bucket-leaf"]
+    on_disk, in_bucket = [], ["bucket-leaf"]
     if pytestconfig.getoption("every_combination"):
-        rows += ["bucket-inspect"]
+        on_disk = [
+            "scan",
+            "moments",
+            "stack",
+            "reshard",
+            "graft",
+            "unstack",
+            "transpose",
+            "vocabulary",
+            "unscan",
+            "looks",
+        ]
+        in_bucket += ["bucket-inspect"]
+    rows = on_disk + in_bucket
     measured, printed = _run(
         tmp_path, "--rows", ",".join(rows), "--contenders", "surgery,Orbax script"
     )
-    assert sorted(measured) == sorted(rows)
+    assert measured.keys() == set(rows)
     (edited,) = measured["bucket-leaf"]["surgery"]
     assert edited["requests"] > edited["bucket_files"] > 0
     assert edited["up_bytes"] > 0
-    for (inspected,) in (measured[row]["surgery"] for row in rows[1:]):
+    for (inspected,) in (measured[row]["surgery"] for row in in_bucket[1:]):
         assert inspected["requests"] < 50
     assert "gs:// one leaf: bytes up over the leaf's" in printed
 
