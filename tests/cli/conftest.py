@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,17 +22,24 @@ class Result(NamedTuple):
         return json.loads(self.out)
 
 
+@cache
+def kept(build):
+    """As ``build``, but once for each command: thousands of command lines are run in a process that has all of them."""
+    return cache(build)
+
+
 @pytest.fixture
 def surgery(capsys, monkeypatch):
     """Runs a command line; gives exit code, standard output and standard error."""
-    from surgery_cli.cli.main import run
+    from surgery_cli.cli import main
 
+    monkeypatch.setattr(main, "_built", kept(main._built))
     monkeypatch.setenv("COLUMNS", "100")
 
     def call(*arguments):
         capsys.readouterr()
         with pytest.raises(SystemExit) as end:
-            run([os.fspath(word) for word in arguments])
+            main.run([os.fspath(word) for word in arguments])
         out, err = capsys.readouterr()
         return Result(end.value.code, out, err)
 
