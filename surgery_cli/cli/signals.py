@@ -6,7 +6,9 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Collection, Iterator
 from types import FrameType
 from typing import Final
 
@@ -16,6 +18,9 @@ struck: Final[list[BaseException]] = []
 """The signal that asked this command to end."""
 
 _PATIENCE_SECONDS: Final = 1.0
+_LATER_SECONDS: Final = (0.05, 0.25, 1.0)
+"""After a signal, the main thread is woken so many times, each so long after the one before."""
+
 _STOPPING: Final = "stopping: what is in work now is finished first"
 
 
@@ -76,13 +81,47 @@ def caught() -> Iterator[None]:
     for number in replaced:
         signal.signal(number, end)
     try:
-        yield
+        with _never_missed(replaced):
+            yield
     finally:
         for number, handler in replaced.items():
             signal.signal(number, handler)
         if says_so:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def _never_missed(numbers: Collection[int]) -> Iterator[None]:
+    """While the block runs, the main thread also heeds a signal that comes just as it begins to wait without end.
+
+    Python notes a signal when it comes, looks at its notes before it waits, and while it waits only if it is woken:
+    one that comes in between, or to another thread, would be obeyed when the wait is over, if it ever is.
+    """
+    if signal.getsignal(signal.SIGURG) is not signal.SIG_DFL:
+        yield
+        return
+    noted, note = os.pipe()
+    os.set_blocking(note, False)
+    main = threading.get_ident()
+
+    def wake() -> None:
+        while found := os.read(noted, 64):
+            if not set(found).isdisjoint(numbers):
+                for seconds in _LATER_SECONDS:
+                    time.sleep(seconds)
+                    signal.pthread_kill(main, signal.SIGURG)
+        os.close(noted)
+
+    signal.signal(signal.SIGURG, lambda *_: None)
+    before = signal.set_wakeup_fd(note, warn_on_full_buffer=False)
+    threading.Thread(target=wake, name="surgery-signals", daemon=True).start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(note)
+        signal.signal(signal.SIGURG, signal.SIG_DFL)
 
 
 def _say_stopping(_: int, __: FrameType | None) -> None:

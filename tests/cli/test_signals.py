@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -110,3 +112,28 @@ def test_a_second_signal_while_the_first_is_reported_is_passed_over(
     assert ended.code == 130
     assert ended.err.endswith("interrupted; nothing was left behind\n")
     assert signal.getsignal(signal.SIGINT) is before
+
+
+MISSED = """
+import signal, threading, time
+from surgery_cli.cli import signals
+
+def strike():
+    time.sleep(0.2)
+    signal.pthread_kill(threading.get_ident(), signal.{name})  # does not wake the main thread
+
+with signals.caught():
+    threading.Thread(target=strike).start()
+    try:
+        threading.Event().wait()
+    except (KeyboardInterrupt, signals.Terminated):
+        print("obeyed")
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_that_does_not_wake_the_main_thread_is_obeyed(name):
+    """As one does not that comes between Python's last look at signals and the wait itself."""
+    command = [sys.executable, "-c", MISSED.format(name=name)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "obeyed\n"
