@@ -17,11 +17,12 @@ from surgery_cli.examination.places import Kind, Place
 from surgery_cli.examination.states import Condition, State
 from surgery_cli.examination.temporary_names import is_copy
 from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.proof.damaged_text import json_object
 from surgery_cli.proof.metadata_files import metadata_faults, restore_notes
 from surgery_cli.proof.sealed_files import seen_since_sealed
 from surgery_cli.proof.step_metadata_file import lacks_step_metadata
 from surgery_cli.salvage.glance import glance
-from surgery_cli.salvage.place import is_understood, whole_beside
+from surgery_cli.salvage.place import whole_beside
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import is_committed, lock_around
 from surgery_cli.store.filesystem.listing import Listing, unreadable
@@ -160,7 +161,7 @@ def _todo_beside(checkpoint: Checkpoint, files: Sequence[str]) -> str:
             return (
                 f"every leaf is in its place: {again}; `surgery rescue {path} NEW` writes it anew"
             )
-        if not is_understood((location.step_directory or location.root) / STEP_METADATA):
+        if json_object((location.step_directory or location.root) / STEP_METADATA)[0] is None:
             return f"every leaf is in its place: {again}; `surgery rescue {path} NEW` leaves it out"
         return f"every leaf is in its place: {again}, or restore with arguments for each item"
     return f"every leaf is in its place: {again}; `surgery rescue {path} NEW --allow-partial` writes the leaves without"

@@ -18,7 +18,10 @@ from surgery_cli.store.filesystem.listing import Listing
 from surgery_cli.store.locate.items import handler_kind, item_handlers
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
-from surgery_cli.words.notes import Note
+from surgery_cli.store.orbax.ocdbt import OcdbtStore
+from surgery_cli.store.orbax.process_databases import copied_databases
+from surgery_cli.words.notes import Consequence, Note
+from surgery_cli.words.pages import DocsPage
 
 
 def metadata_faults(checkpoint: Checkpoint) -> list[Fault]:
@@ -37,6 +40,19 @@ def metadata_faults(checkpoint: Checkpoint) -> list[Fault]:
 def restore_notes(checkpoint: Checkpoint) -> list[Note]:
     """What is lost or in the way and no fault, as Orbax restores every leaf without: which of its restores fail."""
     return lacking_notes(checkpoint) + folder_notes(checkpoint) + unreadable_notes(checkpoint)
+
+
+def copy_notes(checkpoint: Checkpoint) -> list[Note]:
+    """Databases of processes that stand there twice, as a file browser copies folders: they change no value."""
+    return [
+        Consequence(
+            DocsPage.CHECKED_BY_VERIFY,
+            f"'{item.directory.name}/{name}' holds copies of the files of '{first}': nothing needs it",
+        )
+        for item in checkpoint.items.values()
+        if isinstance(item, PytreeItem) and isinstance(item.store, OcdbtStore)
+        for name, first in copied_databases(item.directory)
+    ]
 
 
 def faults_beside(checkpoint: Checkpoint, paths: Iterable[Path]) -> list[Fault]:

@@ -116,7 +116,7 @@ def sharding_faults(item: PytreeItem) -> Iterator[tuple[str, str]]:
         if not isinstance(text, str):
             continue
         if text not in judged:
-            judged[text] = _sharding_fault(text) if text else ""
+            judged[text] = sharding_fault(text) if text else ""
         if judged[text]:
             yield SHARDING, f"of '{path}': {judged[text]}"
     lacking = lacking_entries(item)
@@ -127,7 +127,7 @@ def sharding_faults(item: PytreeItem) -> Iterator[tuple[str, str]]:
             yield SHARDING, f"an entry is called '{key}', which is no name of a leaf"
 
 
-def _sharding_fault(text: str) -> str:
+def sharding_fault(text: str) -> str:
     """Why Orbax could not make a sharding of the text; '' if it can, where the devices are there."""
     try:
         found = decode_json(text)

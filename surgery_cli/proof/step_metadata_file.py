@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from surgery_cli.proof.damaged_text import json_object, resembled
 from surgery_cli.proof.side_items import json_fault
@@ -123,6 +123,26 @@ def step_faults(place: Path) -> Iterator[tuple[str, str]]:
             yield item, f"an item that is on record (`{file}`), and not there"
         for why in _handler_faults(handler):
             yield file, why
+
+
+def sound_part(document: Mapping[str, Any], items: Collection[str]) -> dict[str, Any]:
+    """``_CHECKPOINT_METADATA`` without what is damaged, of a step that has these items alone."""
+    kept = {
+        name: value
+        for name, value in document.items()
+        if resembled(name, _STEP_TYPES) is None
+        and (value is None or isinstance(value, _STEP_TYPES.get(name, (object,))))
+    }
+    handlers = kept.get("item_handlers")
+    if isinstance(handlers, dict):
+        kept["item_handlers"] = {
+            name: handler
+            for name, handler in handlers.items()
+            if name in items and not any(_handler_faults(handler))
+        }
+    elif any(_handler_faults(handlers)):
+        del kept["item_handlers"]
+    return kept
 
 
 def _handler_faults(handler: object) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from surgery_cli.proof.damaged_text import json_object, resembled, resembles_any
@@ -24,6 +24,7 @@ from surgery_cli.store.orbax.sidecars import (
     is_process_file,
 )
 from surgery_cli.store.orbax.tree_metadata import entry_key
+from surgery_cli.store.orbax.zarr import ArrayDocument
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
 
@@ -45,6 +46,7 @@ _ITEM_FIELDS: Final = frozenset(
         "value_metadata_tree",
     }
 )
+_ENTRY_FIELDS: Final = frozenset({"value_type", "skip_deserialize", "write_shape"})
 _VALUE_TYPES: Final = EMPTY_TYPES | frozenset(VALUE_TYPES.values())
 _KEY_IMPLS: Final = frozenset({"threefry2x32", "rbg", "unsafe_rbg", "fry", "urbg"})
 
@@ -69,14 +71,24 @@ def _of_tree(item: PytreeItem) -> Iterator[Fault]:
         yield METADATA, why
     if document is None:
         return
+    for why in document_faults(document):
+        yield METADATA, why
+
+
+def document_faults(document: dict[str, Any]) -> Iterator[str]:
+    """What is wrong with ``_METADATA`` that can be read, by itself."""
     for name in document:
-        if (known := resembled(name, _ITEM_FIELDS)) is not None:
-            yield METADATA, f"a field is called '{name}': '{known}', damaged"
+        if (known := damaged_field(name)) is not None:
+            yield f"a field is called '{name}': '{known}', damaged"
     tree = document.get(TREE)
     for key, entry in tree.items() if isinstance(tree, dict) else ():
         if isinstance(entry, dict):
-            for fault in _entry_faults(key, entry):
-                yield METADATA, fault
+            yield from _entry_faults(key, entry)
+
+
+def damaged_field(name: str) -> str | None:
+    """The field of ``_METADATA``, or of what it says of a leaf, that a name was before it was damaged, if it was."""
+    return resembled(name, _ITEM_FIELDS) or resembled(name, _ENTRY_FIELDS)
 
 
 def _of_databases(item: PytreeItem) -> Iterator[Fault]:
@@ -108,30 +120,34 @@ def _entry_faults(key: str, entry: dict[str, Any]) -> Iterator[str]:
     if not isinstance(value.get("skip_deserialize"), bool):
         yield f"{key} does not say whether it is skipped (`skip_deserialize`)"
     for name in value:
-        known = resembled(name, {"value_type", "skip_deserialize", "write_shape"})
-        if known is not None:
+        if (known := resembled(name, _ENTRY_FIELDS)) is not None:
             yield f"{key} has a field '{name}': '{known}', damaged"
 
 
 def _of_arrays(item: PytreeItem) -> Iterator[Fault]:
-    """What Orbax never writes into the document of an array, and would read as something else."""
     for path, leaf in item.leaves.items():
-        if leaf.array is None:
-            continue
-        document = leaf.array.document
-        pairs = zip(document.write_shape, document.shape, strict=True)
-        if any(write > size for write, size in pairs if size):
-            shapes = f"{list(document.shape)}, in chunks of {list(document.write_shape)}"
-            yield leaf.array.name, f"'{path}' has the shape {shapes}"
-        if leaf.spec.kind is LeafKind.KEY and document.dtype != "uint32":
-            yield leaf.array.name, f"'{path}' is a random key, and stored as {document.dtype}"
-        if b'"dtype":">' in document.raw:
-            yield leaf.array.name, f"'{path}' is stored with its bytes in the other order"
+        if leaf.array is not None:
+            is_key = leaf.spec.kind is LeafKind.KEY
+            if why := document_fault(leaf.array.document, is_key=is_key):
+                yield leaf.array.name, f"'{path}': {why}"
+
+
+def document_fault(document: ArrayDocument, *, is_key: bool) -> str:
+    """What Orbax never writes into the document of an array, and would read as something else; '' if nothing is."""
+    pairs = zip(document.write_shape, document.shape, strict=True)
+    if any(write > size for write, size in pairs if size):
+        return f"its shape {list(document.shape)} is smaller than one of its chunks, {list(document.write_shape)}"
+    if is_key and document.dtype != "uint32":
+        return f"it is a random key, and stored as {document.dtype}"
+    if b'">' in document.raw or b'"big"' in document.raw:  # the dtype of zarr 2, a codec of zarr 3
+        return "it is stored with its bytes in the other order"
+    return ""
 
 
 def _of_array_metadatas(item: PytreeItem) -> Iterator[Fault]:
     """How each array is cut, and what a typed key is; the arrays' own documents say the first again."""
-    arrays = {leaf.array.name: leaf for leaf in item.leaves.values() if leaf.array is not None}
+    arrays = [leaf.array for leaf in item.leaves.values() if leaf.array is not None]
+    documents = {array.name: array.document for array in arrays}
     for entry in filesystem.entries_if_any(item.directory / ARRAY_METADATAS):
         if not is_process_file(entry.name):
             why = f"Orbax refuses names there that are not '{PROCESS_FILE}' and a number"
@@ -149,26 +165,27 @@ def _of_array_metadatas(item: PytreeItem) -> Iterator[Fault]:
             continue
         for entry in entries:
             found = entry.get("array_metadata") if isinstance(entry, dict) else None
-            if fault := _array_fault(found, arrays):
+            if fault := array_entry_fault(found, documents):
                 yield file, fault
 
 
-def _array_fault(found: Any, arrays: dict[str, Any]) -> str:
+def array_entry_fault(found: Any, documents: Mapping[str, ArrayDocument]) -> str:
+    """What is wrong with what ``array_metadatas`` says of an array, ``documents`` being by name; '' if nothing is."""
     name = found.get("param_name") if isinstance(found, dict) else None
     if not isinstance(name, str):
         return "an entry names no array (`array_metadata`, `param_name`)"
-    if name not in arrays:
+    if name not in documents:
         return f"an entry is called '{name}', which is no array here"
-    spec = arrays[name].spec
+    array = documents[name]
     for field in ("write_shape", "chunk_shape"):
         shape = found.get(field)
-        if not isinstance(shape, list) or len(shape) != len(spec.shape):
-            return f"'{name}' has the {field} {shape} there, and the shape {list(spec.shape)}"
-        if 0 in spec.shape and 0 not in shape:
+        if not isinstance(shape, list) or len(shape) != len(array.shape):
+            return f"'{name}' has the {field} {shape} there, and the shape {list(array.shape)}"
+        if 0 in array.shape and 0 not in shape:
             return f"'{name}' has the {field} {shape} there, and no elements where it is stored"
     chunk = found["chunk_shape"]  # what a process wrote at once may be several of them
-    if spec.chunk_shape is not None and chunk != list(spec.chunk_shape):
-        return f"'{name}' has chunks of {chunk} there, and of {list(spec.chunk_shape)} where it is stored"
+    if chunk != list(array.chunk_shape):
+        return f"'{name}' has chunks of {chunk} there, and of {list(array.chunk_shape)} where it is stored"
     extra = found.get("ext_metadata")
     if any(resembled(field, {"ext_metadata"}) is not None for field in found):
         return f"'{name}' has damaged fields: {', '.join(found)}"

@@ -25,8 +25,9 @@ from surgery_cli.salvage.leaves import (
     found_arrays,
     missing_blocks,
 )
+from surgery_cli.salvage.side_documents import json_at, side_files, what_holds
 from surgery_cli.salvage.states import Proof, Route, State
-from surgery_cli.salvage.structure import Likeness, Structure, named, strings_of, structure_of
+from surgery_cli.salvage.structure import Likeness, Structure, named, structure_of
 from surgery_cli.salvage.values import Values
 from surgery_cli.store import filesystem
 from surgery_cli.store.orbax.sidecars import (
@@ -34,6 +35,7 @@ from surgery_cli.store.orbax.sidecars import (
     EMPTY_TYPES,
     METADATA,
     SHARDING,
+    STRINGS,
     VALUE_TYPES,
     Entry,
     kind_of,
@@ -125,7 +127,16 @@ class BrokenItem:
 
     @cached_property
     def strings(self) -> dict[str, Any] | None:
-        return strings_of(self.directory, {})
+        document = json_at(self.directory, STRINGS, {})
+        return document if isinstance(document, dict) else None
+
+    @cached_property
+    def untrue(self) -> dict[str, dict[str, str]]:
+        """What the small files about arrays say of them that is not so, by file and stored name."""
+        documents = {name: array.document for name, array in self.arrays.items()}
+        entries = {stored_name(path): entry for path, entry in self.structure.entries.items()}
+        files = [name for name in side_files(self.directory) if name not in self.structure.faults]
+        return {name: what_holds(self.directory, name, documents, entries)[1] for name in files}
 
     @property
     def stored_bytes(self) -> int:
@@ -189,7 +200,8 @@ class BrokenItem:
         if array.is_disputed:
             why = "two trees hold different values of it, and no manifest says which is newer"
             return _lost(path, entry, why)
-        if against := contradiction(array, entry):
+        recorded = self._described.recorded.get(array.name, ())
+        if known is None and (against := contradiction(array, entry, recorded)):
             return _lost(path, entry, f"what describes it is damaged: {against}")
         why = f"{array.document.chunk_count - len(array.chunks)} of {array.document.chunk_count} chunks are not there"
         if array.is_complete:

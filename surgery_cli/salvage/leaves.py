@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,6 +13,7 @@ import msgspec
 from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.limits import CHUNKS
+from surgery_cli.proof.tree_files import document_fault
 from surgery_cli.salvage.states import Proof, Route, State
 from surgery_cli.salvage.values import Held, Values
 from surgery_cli.store.orbax.arrays import MEMORY, in_memory
@@ -187,26 +188,41 @@ def _met_by(window: Window, document: ArrayDocument) -> Iterator[tuple[int, ...]
     return itertools.product(*ranges)
 
 
-def contradiction(array: FoundArray, entry: Mapping[str, Any]) -> str:
+def contradiction(array: FoundArray, entry: Mapping[str, Any], recorded: Sequence[Any]) -> str:
     """What speaks against the description of an array, in words; '' if nothing does, or a checksum covers it.
 
-    ``entry`` is what ``_METADATA`` says of the leaf.
+    ``entry`` is what ``_METADATA`` says of the leaf, ``recorded`` what each file in ``array_metadatas`` does. Orbax
+    restores by the description alone: where any of them agrees with it, the others are what is damaged.
     """
-    document, said = array.document, entry.get("write_shape")
+    document = array.document
     if array.described.is_proven:
         return ""
     if array.beyond:
         return f"chunks lie beyond its shape {list(document.shape)} (first: '{min(array.beyond)}')"
-    if isinstance(said, list) and tuple(said) != document.write_shape:
-        return f"it is described in blocks of {list(document.write_shape)}, and in `_METADATA` of {said}"
-    if any(
-        step > max(size, 1) for step, size in zip(document.write_shape, document.shape, strict=True)
-    ):
-        return (
-            f"its shape {list(document.shape)} is smaller than one of the blocks that it is stored in,"
-            f" {list(document.write_shape)}"
-        )
-    return ""
+    if why := document_fault(document, is_key=any(map(_is_of_key, recorded))):
+        return why
+    said: list[tuple[str, Any, Any]] = [("`_METADATA`", entry.get("write_shape"), None)]
+    said += [
+        ("`array_metadatas`", one.get("write_shape"), one.get("chunk_shape")) for one in recorded
+    ]
+    said = [one for one in said if isinstance(one[1], list)]
+    if not said or any(_agrees(document, shape, chunks) for _, shape, chunks in said):
+        return ""
+    where, shape, chunks = said[0]
+    cut = f", in chunks of {chunks}" if chunks is not None else ""
+    return (
+        f"its shape is {list(document.shape)}, in chunks of {list(document.chunk_shape)},"
+        f" and by {where} it was written in blocks of {shape}{cut}"
+    )
+
+
+def _is_of_key(recorded: Mapping[str, Any]) -> bool:
+    extra = recorded.get("ext_metadata")
+    return isinstance(extra, dict) and "random_key_impl" in extra
+
+
+def _agrees(document: ArrayDocument, shape: list[Any], chunks: Any) -> bool:
+    return chunks in (None, list(document.chunk_shape)) and document.can_be_of(shape)
 
 
 def missing_blocks(

@@ -10,14 +10,14 @@ from typing import Final
 import msgspec
 
 from surgery_cli.errors import CheckpointError, PlanError
-from surgery_cli.inputs.json_decoding import decode_json
-from surgery_cli.proof.side_items import fault_text, item_faults
+from surgery_cli.proof.damaged_text import json_object
+from surgery_cli.proof.side_items import fault_text, item_faults, root_file_fault
 from surgery_cli.proof.side_values import value_faults
+from surgery_cli.proof.step_metadata_file import step_faults
 from surgery_cli.salvage.file import format_of_broken
 from surgery_cli.salvage.item import is_item
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import is_leftover, step_name, unfinished_name
-from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.locate.items import (
     STEP_METADATA,
     STEP_SIDECARS,
@@ -28,16 +28,16 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import quoted
 
 
-def is_understood(file: Path) -> bool:
-    """True unless it is a file about the step that breaks off, or leads nowhere: readers are better off without it."""
+def fault_beside(file: Path) -> str:
+    """What is wrong with a file about the step, or one that leads nowhere: readers are better off without it."""
     if not filesystem.exists(file):
-        return False
-    if file.name != STEP_METADATA or not filesystem.is_file(file):
-        return True
-    try:
-        return isinstance(decode_json(read_small(file)), dict)
-    except (msgspec.MsgspecError, ValueError):
-        return False
+        return "it leads nowhere"
+    if not filesystem.is_file(file):
+        return ""
+    if file.name != STEP_METADATA:
+        return root_file_fault(file)
+    _, fault = json_object(file)
+    return fault or next((why for name, why in step_faults(file.parent) if name == file.name), "")
 
 
 class BrokenPlace(msgspec.Struct, frozen=True):

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
 
-from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.proof.tree_files import document_faults
+from surgery_cli.salvage.side_documents import array_records, sharding_names
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.orbax.sidecars import (
-    ARRAY_METADATAS,
     EMPTY_TYPES,
     METADATA,
-    PROCESS_FILE,
-    SHARDING,
-    STRINGS,
     TREE,
     VALUE_TYPES,
     Entry,
@@ -75,6 +70,10 @@ class Structure(msgspec.Struct, frozen=True):
     """``_METADATA`` but for its tree, where that can be read."""
     faults: dict[str, str]
     """Files that are not understood, and why."""
+    odd: tuple[str, ...] = ()
+    """What of ``_METADATA`` is damaged that no leaf, and no nesting, depends on."""
+    recorded: Mapping[str, Sequence[Entry]] = {}
+    """What the files in ``array_metadatas`` say of each array, by stored name."""
     unnamed: Mapping[str, LeafPath | None] = {}
     """What is stored and ``_METADATA`` does not name, with its path; None where a leaf stands in its way."""
     placed_by_name: frozenset[LeafPath] = frozenset()
@@ -89,14 +88,17 @@ class Structure(msgspec.Struct, frozen=True):
     @property
     def is_of_metadata(self) -> bool:
         """True if ``_METADATA`` is whole, and names all that is stored."""
-        return self.origin == "metadata" and METADATA not in self.faults and not self.unnamed
+        is_whole = METADATA not in self.faults and not self.odd
+        return self.origin == "metadata" and is_whole and not self.unnamed
 
 
 def structure_of(item: Path) -> Structure:
     """What the files beside the arrays say."""
     faults: dict[str, str] = {}
-    expected = _sharding_names(item, faults) | _array_metadata_names(item, faults)
+    recorded = array_records(item, faults)
+    expected = sharding_names(item, faults) | recorded.keys()
     head: dict[str, Any] = {}
+    odd_fields: tuple[str, ...] = ()
     entries: dict[LeafPath, Entry] = {}
     origin: Origin = "names of arrays"
     raw = _read(item / METADATA)
@@ -105,6 +107,7 @@ def structure_of(item: Path) -> Structure:
             fields = decode_json(raw, type=dict[str, msgspec.Raw])
             tree = decode_json(fields.pop(TREE), type=dict[str, msgspec.Raw])
             head = {name: decode_json(field) for name, field in fields.items()}
+            odd_fields = tuple(document_faults(decode_json(raw)))
             origin = "metadata"
             pairs: Iterable[tuple[str, bytes]] = (
                 (text, bytes(entry)) for text, entry in tree.items()
@@ -118,7 +121,7 @@ def structure_of(item: Path) -> Structure:
             faults.setdefault(METADATA, f"{odd} of its entries do not agree with themselves")
         if not entries and origin != "metadata":
             origin = "names of arrays"
-    return Structure(entries, origin, frozenset(expected), head, faults)
+    return Structure(entries, origin, frozenset(expected), head, faults, odd_fields, recorded)
 
 
 def _entries(pairs: Iterable[tuple[str, bytes]]) -> tuple[dict[LeafPath, Entry], int]:
@@ -249,51 +252,6 @@ def _object_at(text: str, start: int) -> str | None:
                 return text[start : position + 1]
         position += 1
     return None
-
-
-def _sharding_names(item: Path, faults: dict[str, str]) -> set[str]:
-    document = _json(item / SHARDING, SHARDING, faults)
-    found = set()
-    for key in document if isinstance(document, dict) else ():
-        try:
-            found.add(base64.urlsafe_b64decode(key).decode())
-        except (binascii.Error, UnicodeDecodeError, ValueError):
-            faults[SHARDING] = f"{key!r} is no name"
-    return found
-
-
-def _array_metadata_names(item: Path, faults: dict[str, str]) -> set[str]:
-    found = set()
-    for entry in filesystem.entries_if_any(item / ARRAY_METADATAS):
-        if not entry.name.startswith(PROCESS_FILE):
-            continue
-        name = f"{ARRAY_METADATAS}/{entry.name}"
-        document = _json(item / name, name, faults)
-        try:
-            found |= {
-                str(one["array_metadata"]["param_name"]) for one in document["array_metadatas"]
-            }
-        except (KeyError, TypeError) as error:
-            if document is not None:
-                faults[name] = str(error)
-    return found
-
-
-def strings_of(item: Path, faults: dict[str, str]) -> dict[str, Any] | None:
-    """What ``_strings.json`` says, if it can be read."""
-    document = _json(item / STRINGS, STRINGS, faults)
-    return document if isinstance(document, dict) else None
-
-
-def _json(path: Path, name: str, faults: dict[str, str]) -> Any:
-    raw = _read(path)
-    if raw is None:
-        return None
-    try:
-        return decode_json(raw)
-    except (msgspec.MsgspecError, CheckpointError, ValueError) as error:
-        faults[name] = str(error).split("\n", 1)[0]
-        return None
 
 
 def _read(path: Path) -> bytes | None:

@@ -8,7 +8,7 @@ import msgspec
 
 from surgery_cli.salvage.states import Route
 from surgery_cli.store import filesystem
-from surgery_cli.store.orbax.stored_values import StoredValue
+from surgery_cli.store.orbax.stored_values import StoredValue, is_copy
 
 
 class Held(msgspec.Struct, frozen=True, gc=False):
@@ -53,7 +53,7 @@ class Values:
             return
         if known is None:
             self.held[key] = Held(value, route)
-        elif known.value != value and self._is_there(value):
+        elif not _is_same(known.value, value) and self._is_there(value):
             self.rivals.setdefault(key, set()).add(route)
 
     def _is_there(self, value: StoredValue) -> bool:
@@ -64,3 +64,9 @@ class Values:
             is_file = filesystem.is_file(value.path)
             self._sizes[value.path] = filesystem.size(value.path) if is_file else -1
         return value.offset + value.length <= self._sizes[value.path]
+
+
+def _is_same(one: StoredValue, other: StoredValue) -> bool:
+    if isinstance(one, bytes) or isinstance(other, bytes):
+        return one == other
+    return is_copy((one.path, one), (other.path, other))

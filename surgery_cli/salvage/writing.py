@@ -9,28 +9,26 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
+from surgery_cli.proof.tree_files import damaged_field
 from surgery_cli.salvage.item import BrokenItem
 from surgery_cli.salvage.leaves import SavedLeaf
+from surgery_cli.salvage.side_documents import side_files, what_holds
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.orbax.arrays import Window, below
 from surgery_cli.store.orbax.contexts import new_context
 from surgery_cli.store.orbax.sidecars import (
-    ARRAY_METADATAS,
     EMPTY_TYPES,
     METADATA,
-    SHARDING,
     STRINGS,
     TREE,
     VALUE_TYPES,
     Entry,
-    is_process_file,
-    sharding_key,
 )
 from surgery_cli.store.orbax.stored_values import StoredValue, pieces, whole
 from surgery_cli.store.orbax.tree_metadata import entry_key, key_records
-from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
+from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, ArrayDocument, parse
 from surgery_cli.store.write.array_access import open_for_writing
 from surgery_cli.store.write.database_versions import keep_newest
 from surgery_cli.store.write.transactions import atomic
@@ -114,6 +112,13 @@ def _values_of(kept: KeptLeaf, zarr: int) -> Iterator[tuple[str, StoredValue]]:
             yield below(name) + array.document.key_of(place), held.value
 
 
+def _document_of(kept: KeptLeaf, zarr: int) -> ArrayDocument | None:
+    """What describes the array in the result, if it is one."""
+    if kept.filled is not None and kept.filled.is_whole:
+        return parse(whole(kept.filled.stored(zarr)[DOCUMENT_NAMES[zarr]]))
+    return None if kept.leaf.array is None else kept.leaf.array.document
+
+
 def _write_arrays(item: BrokenItem, leaves: Iterable[KeptLeaf], target: Path) -> None:
     stored = [kept for kept in leaves if kept.leaf.array is not None or kept.filled is not None]
     if not stored:
@@ -174,8 +179,7 @@ def _batches(
 
 def _write_sidecars(item: BrokenItem, leaves: list[KeptLeaf], target: Path) -> None:
     """What stands beside the arrays, for the leaves that there are; as it was, where all of them are."""
-    structure, paths = item.structure, [kept.leaf.path for kept in leaves]
-    names = {stored_name(path) for path in paths}
+    structure = item.structure
     entries = {kept.leaf.path: _to_be_restored(kept.leaf.entry) for kept in leaves}
     stored = {"use_ocdbt": item.is_ocdbt, "use_zarr3": item.zarr == 3}
     said = {name: structure.head.get(name) for name in stored}
@@ -183,15 +187,18 @@ def _write_sidecars(item: BrokenItem, leaves: list[KeptLeaf], target: Path) -> N
     is_as_it_was = structure.is_of_metadata and is_true and entries == structure.entries
     raw = filesystem.read(item.directory / METADATA) if is_as_it_was else None
     filesystem.write(target / METADATA, raw or _metadata(item, entries))
-    for folder, files in ((item.directory, (SHARDING,)), (item.directory / ARRAY_METADATAS, ())):
-        standing = [entry.name for entry in filesystem.entries_if_any(folder)]
-        for name in files or [one for one in standing if is_process_file(one)]:
-            place = name if files else f"{ARRAY_METADATAS}/{name}"
-            is_sound = place not in item.distrusted
-            document = _of_these(folder / name, names) if is_sound else None
-            if document is not None:
-                filesystem.make_folders((target / place).parent)
-                filesystem.write(target / place, document)
+    documents = {
+        stored_name(kept.leaf.path): document
+        for kept in leaves
+        if (document := _document_of(kept, item.zarr)) is not None
+    }
+    said_of = {stored_name(path): entry for path, entry in entries.items()}
+    for file in side_files(item.directory):
+        if file not in item.distrusted:
+            held, _ = what_holds(item.directory, file, documents, said_of)
+            if held is not None:
+                filesystem.make_folders((target / file).parent)
+                filesystem.write(target / file, msgspec.json.encode(held))
     texts = [
         (stored_name(kept.leaf.path), kept.leaf.value)
         for kept in leaves
@@ -205,6 +212,7 @@ def _write_sidecars(item: BrokenItem, leaves: list[KeptLeaf], target: Path) -> N
 
 def _to_be_restored(entry: Entry) -> Entry:
     """What is said of a leaf that has values: Orbax knows nothing that it could make of one to be skipped."""
+    entry = {name: value for name, value in entry.items() if damaged_field(name) is None}
     if entry["value_type"] in EMPTY_TYPES or not entry.get("skip_deserialize"):
         return entry
     return {**entry, "skip_deserialize": False}
@@ -215,7 +223,11 @@ def _metadata(item: BrokenItem, entries: dict[LeafPath, Entry]) -> bytes:
         entry_key(path): {"key_metadata": key_records(path), "value_metadata": entry}
         for path, entry in entries.items()
     }
-    said = {k: v for k, v in item.structure.head.items() if k != "value_metadata_tree"}
+    said = {
+        name: value
+        for name, value in item.structure.head.items()
+        if name != "value_metadata_tree" and damaged_field(name) is None
+    }
     head = {
         "store_array_data_equal_to_fill_value": True,
         "custom_metadata": None,
@@ -224,21 +236,3 @@ def _metadata(item: BrokenItem, entries: dict[LeafPath, Entry]) -> bytes:
         "use_zarr3": item.zarr == 3,
     }
     return json.dumps({TREE: tree, **head}).encode()
-
-
-def _of_these(file: Path, names: set[str]) -> bytes | None:
-    """A file about arrays, without those that are not there; None if it cannot be understood."""
-    if not filesystem.is_file(file):
-        return None
-    try:
-        document = msgspec.json.decode(filesystem.read(file))
-        if file.name == SHARDING:
-            keys = {sharding_key(name) for name in names}
-            return msgspec.json.encode({k: v for k, v in document.items() if k in keys})
-        arrays = document["array_metadatas"]
-        document["array_metadatas"] = [
-            one for one in arrays if one["array_metadata"]["param_name"] in names
-        ]
-        return msgspec.json.encode(document)
-    except (msgspec.MsgspecError, AttributeError, KeyError, TypeError, UnicodeDecodeError):
-        return None

@@ -10,7 +10,7 @@ from surgery_cli import reports
 from surgery_cli.draft.seen import NonFinite
 from surgery_cli.engine.progress import Listener
 from surgery_cli.proof.files import files_of
-from surgery_cli.proof.metadata_files import metadata_faults, restore_notes
+from surgery_cli.proof.metadata_files import copy_notes, metadata_faults, restore_notes
 from surgery_cli.proof.records import record_path, recorded_place
 from surgery_cli.proof.sharding_file import device_notes
 from surgery_cli.proof.side_values import has_side_values, side_value_faults
@@ -63,7 +63,7 @@ def check_bytes(
     seen.read(chosen.leaves, memory_bytes, listener, say)
     findings = [*expected.damage, *_metadata_findings(checkpoint), *seen.findings]
     findings += _container_findings(checkpoint, expected)
-    notes = device_notes(checkpoint) + restore_notes(checkpoint)
+    notes = device_notes(checkpoint) + restore_notes(checkpoint) + copy_notes(checkpoint)
     if allow_non_finite:
         notes += _named("NaN", {text: count.nan for text, count in seen.non_finite.items()})
     else:

@@ -6,14 +6,17 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from surgery_cli import reports
+from surgery_cli.proof.sharding_file import STILL_RESTORED
 from surgery_cli.salvage.file import BrokenFile
 from surgery_cli.salvage.item import BrokenItem, spec_of
 from surgery_cli.salvage.leaves import SavedLeaf
-from surgery_cli.salvage.place import is_understood
+from surgery_cli.salvage.place import fault_beside
 from surgery_cli.salvage.states import Route
 from surgery_cli.salvage.structure import Structure
 from surgery_cli.salvage.survey import Survey
+from surgery_cli.store.locate.items import STEP_METADATA
 from surgery_cli.store.locate.location import Location
+from surgery_cli.store.orbax.sidecars import METADATA, SHARDING
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
 from surgery_cli.words.lists import listed
@@ -72,6 +75,7 @@ def rescue_report(
             Consequence(DocsPage.RESCUE_LOOK, f"{front}'{file}' is damaged: {why}")
             for file, why in item.structure.faults.items()
         ]
+        notes += [Consequence(DocsPage.RESCUE_LOOK, front + said) for said in _untrue(item)]
         for path, text in item.odd_types.items():
             said = f"{front}'{path}' is of a type {text!r} that nobody knows; taken for an array"
             notes.append(Consequence(DocsPage.RESCUE_LOOK, said))
@@ -81,11 +85,11 @@ def rescue_report(
         if item.structure.origin != "metadata":
             said = f"{front}names and nesting come from {item.structure.origin}"
             notes.append(Consequence(DocsPage.RESCUE_LOOK, said))
-    notes += [
-        Consequence(DocsPage.RESCUE_LOOK, f"'{other.name}' is damaged, and left out")
-        for other in survey.place.others
-        if not is_understood(other)
-    ]
+    for other in survey.place.others:
+        if fault := fault_beside(other):
+            kept = ", or what of it is" if other.name == STEP_METADATA else ""
+            said = f"'{other.name}' is damaged, and left out{kept}: {fault}"
+            notes.append(Consequence(DocsPage.RESCUE_LOOK, said))
     if filled_from is not None and filled_from.shape == "root":
         step = f"step {filled_from.step} of '{filled_from.root}'"
         said = f"{step} fills what is not whole: the newest before it of which that can be read"
@@ -122,6 +126,17 @@ def _unnamed(structure: Structure) -> Iterator[str]:
         if which:
             said = listed([f"'{one}'" for one in which], 6, word="and")
             yield f"stored, and named by no metadata: {said}; {where}"
+
+
+def _untrue(item: BrokenItem | BrokenFile) -> Iterator[str]:
+    """What small files say that is not so: none of it goes into a result."""
+    if item.structure.odd and METADATA not in item.structure.faults:
+        yield f"'{METADATA}' is damaged, and written anew: {listed(item.structure.odd, 3)}"
+    for file, faults in item.untrue.items():
+        if faults:
+            said = listed([f"'{name}' ({why})" for name, why in faults.items()], 3, word="and")
+            needs = f"; of what has none then, {STILL_RESTORED}" if file == SHARDING else ""
+            yield f"'{file}' is wrong about {said}: that is left out, or written as stored{needs}"
 
 
 _UNSAID: Final = ["empty nodes", "None", "types of containers"]

@@ -12,11 +12,14 @@ from surgery_cli import reports
 from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.errors import CheckpointError, SurgeryError
 from surgery_cli.inputs.buckets import BucketPath, path_at
+from surgery_cli.proof.damaged_text import json_object
 from surgery_cli.proof.files import file_key
+from surgery_cli.proof.metadata_files import metadata_faults
 from surgery_cli.proof.records import record_key, record_path, write_record
+from surgery_cli.proof.step_metadata_file import sound_part
 from surgery_cli.proof.surgery_json import Record, new_record
 from surgery_cli.salvage.file import BrokenFile
-from surgery_cli.salvage.place import fingerprint, is_understood
+from surgery_cli.salvage.place import fault_beside, fingerprint
 from surgery_cli.salvage.proving import proved
 from surgery_cli.salvage.survey import Survey
 from surgery_cli.salvage.writing import KeptLeaf, write_item
@@ -27,11 +30,10 @@ from surgery_cli.store.filesystem.write_failures import is_of_writing, write_fai
 from surgery_cli.store.locate.items import STEP_METADATA, V1_MARK
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import Checkpoint
-from surgery_cli.store.open.contradictions import contradictions
-from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.write.aftermath import with_aftermath
 from surgery_cli.store.write.bucket_staging import BucketStaging
 from surgery_cli.store.write.staging import Staging
+from surgery_cli.words.lists import listed
 
 
 class Rescue(msgspec.Struct, frozen=True):
@@ -84,15 +86,15 @@ class Rescue(msgspec.Struct, frozen=True):
                     item.write(self.kept[name], place)
                 else:
                     write_item(item, self.kept[name], place)
-        for other in filter(is_understood, self.survey.place.others):
-            if file_key(other.name) in self.survey.lost:
-                continue
-            linker.copy_tree(other, new / other.name)
-        if filesystem.exists(new / V1_MARK) and not filesystem.exists(new / STEP_METADATA):
-            filesystem.write(new / STEP_METADATA, b"{}")  # without one, Orbax's v1 knows no layout
+        for other in self.survey.place.others:
+            is_lost = file_key(other.name) in self.survey.lost
+            if not is_lost and other.name != STEP_METADATA and not fault_beside(other):
+                linker.copy_tree(other, new / other.name)
+        filesystem.forget(new)
+        self._write_step_metadata(new, linker)
         filesystem.forget(new)
         written = Checkpoint(locate(str(new), staging=True))
-        _refuse_unrestorable(written)
+        _refuse_faulty(written)
         digests = {}
         for name, leaves in self.kept.items():
             for one in leaves:
@@ -103,6 +105,25 @@ class Rescue(msgspec.Struct, frozen=True):
         place = record_path(written)
         write_record(place, self._record(digests))
         return place
+
+    def _write_step_metadata(self, new: Path, linker: Linker) -> None:
+        """As it was, or what of it is sound and of items that are there."""
+        old = self.survey.place.root / STEP_METADATA
+        if old not in self.survey.place.others or STEP_METADATA in self.survey.lost:
+            document: dict[str, Any] | None = None
+        else:
+            document, _ = json_object(old)
+        if document is not None:
+            items = {entry.name for entry in filesystem.entries(new) if entry.is_folder}
+            sound = sound_part(document, items)
+            if sound == document:
+                linker.copy_tree(old, new / STEP_METADATA)
+                return
+            document = sound
+        if document is None and filesystem.exists(new / V1_MARK):
+            document = {}  # without one, Orbax's v1 knows no layout
+        if document is not None:
+            filesystem.write(new / STEP_METADATA, msgspec.json.encode(document))
 
     def _record(self, digests: dict[str, LeafDigest]) -> Record:
         origins = {
@@ -120,15 +141,15 @@ class Rescue(msgspec.Struct, frozen=True):
         )
 
 
-def _refuse_unrestorable(written: Checkpoint) -> None:
-    """See that what is said of the tree is not what Orbax would refuse."""
-    for item in written.items.values():
-        for why in contradictions(item) if isinstance(item, PytreeItem) else ():
-            raise CheckpointError(
-                "what metadata say of the tree is no tree that Orbax restores",
-                why=why,
-                fix="put `_METADATA` of another step of the run in its place, and run the command again",
-            )
+def _refuse_faulty(written: Checkpoint) -> None:
+    """See that a result has nothing that `verify` would find."""
+    faults = metadata_faults(written)
+    if faults:
+        raise CheckpointError(
+            "what is left does not make a checkpoint that Orbax restores",
+            why=listed([f"'{file}': {why}" for file, why in faults], 3),
+            fix="put these files of another step of the run in their place, and run the command again",
+        )
 
 
 def _staging(target: Path, linker: Linker) -> Staging | BucketStaging:

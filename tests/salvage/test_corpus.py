@@ -302,10 +302,7 @@ def test_a_description_that_others_contradict_is_damage(saved):
     rows = {row.path: row for row in surgery.rescue(str(saved)).leaves}
 
     assert rows["params/bias"].state == "lost"
-    assert (
-        "shape [4] is smaller than one of the blocks that it is stored in, [8]"
-        in rows["params/bias"].why
-    )
+    assert "shape [4] is smaller than one of its chunks, [8]" in rows["params/bias"].why
     assert rows["params/kernel"].state == "whole"
 
 

@@ -50,9 +50,12 @@ def render(document: Rescued, page: Page, *, verbose: bool = False) -> None:
 
 
 def _taken(document: Rescued) -> str:
-    """How many leaves are another checkpoint's."""
-    count = sum(1 for row in document.leaves if row.filled_from)
-    return f"; of {count:,} of them something is of another checkpoint" if count else ""
+    """Of how many leaves something comes from elsewhere, and whence."""
+    filled = [row.filled_from for row in document.leaves if row.filled_from]
+    if not filled:
+        return ""
+    origins = [f"'{shown_path(origin)}'" for origin in dict.fromkeys(filled)]
+    return f"; of {len(filled):,} of them something is from {listed(origins, 3, word='and')}"
 
 
 _PROOFS: Final[dict[Proof, str]] = {

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
-
-import msgspec
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
 from surgery_cli.store.orbax.btree import MANIFEST, PROCESS_PREFIX, Extent, Survey, manifest_of
 from surgery_cli.store.orbax.contexts import new_context
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
+from surgery_cli.store.orbax.stored_values import is_copy
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
 
 
@@ -22,10 +22,23 @@ def of_another_save(store: OcdbtStore) -> Iterator[str]:
         if not name.startswith(PROCESS_PREFIX) or not filesystem.is_file(folder / MANIFEST):
             continue
         try:
-            if _may_differ(store, folder) and _differs(store.survey, Survey(folder), name):
+            if _may_differ(store, folder) and _differs(store.survey, Survey(folder)):
                 yield f"{name}/{MANIFEST}"
         except CheckpointError:
             continue  # nothing needs it once it is merged
+
+
+def copied_databases(item: Path) -> Iterator[tuple[str, str]]:
+    """Databases of processes under names that no save gives, with the one that each holds the very files of."""
+    files = {
+        name: frozenset(map(os.path.basename, filesystem.files_below(item / name)))
+        for name in filesystem.names(item)
+        if name.startswith(PROCESS_PREFIX) and filesystem.is_folder(item / name)
+    }
+    for name, own in files.items():
+        alike = (one for one in files if one != name and files[one] == own and len(one) < len(name))
+        if (first := min(alike, key=len, default=None)) is not None:
+            yield name, first
 
 
 def _may_differ(store: OcdbtStore, folder: Path) -> bool:
@@ -40,7 +53,7 @@ def _may_differ(store: OcdbtStore, folder: Path) -> bool:
         return False
 
 
-def _differs(whole: Survey, process: Survey, name: str) -> bool:
+def _differs(whole: Survey, process: Survey) -> bool:
     sizes: dict[str, int] = {}
 
     def is_there(value: Extent) -> bool:
@@ -57,7 +70,7 @@ def _differs(whole: Survey, process: Survey, name: str) -> bool:
         elif isinstance(other, Extent) and key.rpartition(b"/")[2].decode(errors="replace") not in (
             DOCUMENT_NAMES.values()  # each process may have written these
         ):
-            placed = msgspec.structs.replace(value, file=f"{name}/{value.file}")
-            if placed != other and is_there(value):
+            is_same = is_copy((value.file, value), (other.file, other))
+            if not is_same and is_there(value):
                 return True
     return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -43,6 +43,22 @@ def whole_file(path: Path) -> FileRange:
 
 StoredValue: TypeAlias = bytes | FileRange
 """A stored value, inline in a database's tree or where it lies."""
+
+
+class Span(Protocol):
+    """So many bytes of a data file."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def length(self) -> int: ...
+
+
+def is_copy(one: tuple[str | Path, Span], other: tuple[str | Path, Span]) -> bool:
+    """True for one place of one data file of a database, or of a copy: TensorStore draws their names at random."""
+    (file, here), (there, span) = one, other
+    is_place = (here.offset, here.length) == (span.offset, span.length)
+    return is_place and Path(file).name == Path(there).name
 
 
 def pieces(value: StoredValue) -> Iterator[bytes]:

@@ -157,6 +157,23 @@ class ArrayDocument(msgspec.Struct, frozen=True, dict=True):
             return ()
         return tuple(map(int, key.removeprefix(self._start).split(self.key_separator)))
 
+    def can_be_of(self, write_shape: Any) -> bool:
+        """True if an array that Orbax wrote in blocks of that shape can be described so.
+
+        A block is what a device had: all are alike, and each is cut into whole chunks.
+
+        Source: ``arrays/subchunking.py`` of orbax-checkpoint.
+        """
+        if not isinstance(write_shape, list) or len(write_shape) != len(self.shape):
+            return False
+        if not all(type(n) is int and n >= 0 for n in write_shape):
+            return False
+        axes = zip(self.shape, write_shape, self.chunk_shape, strict=True)
+        return all(
+            size % max(block, 1) == 0 and max(block, 1) % max(chunk, 1) == 0
+            for size, block, chunk in axes
+        )
+
     def lacks(self, keys: Collection[str]) -> str | None:
         """What is missing of the chunks if these keys are stored, in words; None if all are there.
 
