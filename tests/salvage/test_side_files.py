@@ -67,8 +67,7 @@ def test_what_comes_of_a_flipped_character_has_no_finding(step, file, tmp_path):
         (broken / file).write_bytes(text[:at] + bytes([text[at] ^ 1]) + text[at + 1 :])
         try:
             report = surgery.rescue(str(broken), str(new), allow_partial=True)
-        except SurgeryError as refused:
-            assert file != "state/_sharding", refused
+        except SurgeryError:
             continue
         lost = {row.path for row in report.leaves if row.state != "whole"}
         if not lost:
@@ -82,6 +81,7 @@ def test_what_comes_of_a_flipped_character_has_no_finding(step, file, tmp_path):
             assert np.array_equal(back["w"], TREE["w"])
             assert np.array_equal(back["n"], TREE["n"])
     assert written > len(_places(text)) // 3
+    assert file != "state/_sharding" or written == len(_places(text))
 
 
 def _edited(step, tmp_path, file, edit):
