@@ -51,6 +51,7 @@ class BrokenFile:
         self.form = form
         self.other = other
         self.odd_types: dict[LeafPath, str] = {}
+        self.respelled: dict[str, str] = {}
         self.untrue: dict[str, dict[str, str]] = {}
         self.values = Values()
 

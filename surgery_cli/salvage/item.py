@@ -26,6 +26,7 @@ from surgery_cli.salvage.leaves import (
     missing_blocks,
 )
 from surgery_cli.salvage.side_documents import json_at, side_files, what_holds
+from surgery_cli.salvage.spelling import respelled
 from surgery_cli.salvage.states import Proof, Route, State
 from surgery_cli.salvage.structure import Likeness, Structure, named, structure_of
 from surgery_cli.salvage.values import Values
@@ -84,6 +85,8 @@ class BrokenItem:
         self._like = like
         self._scans = scans
         self.distrusted = distrusted
+        self.respelled: dict[str, str] = {}
+        """Names of arrays that are stored under another form of the same text, with that."""
         self.odd_types: dict[LeafPath, str] = {}
         """Leaves of a type that nobody knows, as damage leaves it: what is stored tells that they are arrays."""
 
@@ -106,7 +109,11 @@ class BrokenItem:
     @cached_property
     def _arrays(self) -> tuple[dict[str, FoundArray], dict[str, str]]:
         names = {stored_name(path) for path in self._described.entries} | self._described.expected
-        return found_arrays(self.values, names)
+        found, faults = found_arrays(self.values, names)
+        self.respelled = respelled(names - found.keys(), found.keys() - names)
+        for name, stored in self.respelled.items():
+            found[name] = msgspec.structs.replace(found.pop(stored), name=name)
+        return found, faults
 
     @property
     def arrays(self) -> dict[str, FoundArray]:

@@ -132,6 +132,11 @@ def _untrue(item: BrokenItem | BrokenFile) -> Iterator[str]:
     """What small files say that is not so: none of it goes into a result."""
     if item.structure.odd and METADATA not in item.structure.faults:
         yield f"'{METADATA}' is damaged, and written anew: {listed(item.structure.odd, 3)}"
+    if item.respelled:
+        named = listed([f"'{name}'" for name in item.respelled], 3, word="and")
+        yield (
+            f"stored in folders whose names differ only in Unicode form: {named}; written as `{METADATA}` spells it"
+        )
     for file, faults in item.untrue.items():
         if faults:
             said = listed([f"'{name}' ({why})" for name, why in faults.items()], 3, word="and")

@@ -10,7 +10,7 @@ from surgery_cli.store.orbax.arrays import StoredArray
 from surgery_cli.store.orbax.btree import MANIFEST, PROCESS_PREFIX
 from surgery_cli.store.orbax.sidecars import AGGREGATE, Sidecars
 from surgery_cli.store.orbax.unmerged import unmerged
-from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.paths import LeafPath, stored_name
 
 _CUT_SHORT = "the save or a copy was cut short; copy it again from where it is whole"
 
@@ -19,6 +19,14 @@ def no_data(directory: Path, sidecars: Sidecars, path: LeafPath, why: str) -> Ch
     """The error for a leaf that metadata names, and that is not stored."""
     if _lacks_manifest(directory, sidecars):
         return _without_manifest(directory, f"'{path}' is not found")
+    name = stored_name(path)
+    slashed = name.replace("\\", "/")
+    if slashed != name and filesystem.is_folder(directory / slashed):
+        return CheckpointError(
+            f"the leaf '{path}' is stored in '{directory / slashed}'",
+            why="TensorStore takes the backslash in its name for a slash, and Orbax does not find it again",
+            fix="save it under a name without one, or with OCDBT",
+        )
     return CheckpointError(
         f"the leaf '{path}' has no data in '{directory}'",
         why=f"{why}, and nothing with its name is stored",
