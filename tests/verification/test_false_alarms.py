@@ -226,3 +226,16 @@ def test_shardings_of_other_leaves_are_a_finding(saved, tmp_path, layout):
     first = next(iter(json.loads(file.read_text())))
     file.write_text(file.read_text().replace(f'"{first}"', '"eA=="'))
     assert not surgery.verify(str(place / "1")).agrees
+
+
+def test_a_mark_of_v1_that_is_a_link_to_nowhere_harms_nothing(tmp_path):
+    tree = {"w": np.arange(4.0)}
+    v1.save(tmp_path / "saved", tree)
+    mark = tmp_path / "saved" / "orbax.checkpoint"
+    mark.unlink()
+    mark.symlink_to(tmp_path / "gone")
+    assert np.array_equal(v1.load(tmp_path / "saved")["w"], tree["w"])
+
+    assert surgery.verify(str(tmp_path / "saved")).findings == []
+    assert surgery.doctor(str(tmp_path / "saved"), settled_seconds=0).places[0].state == "whole"
+    assert surgery.rescue(str(tmp_path / "saved")).is_whole

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import (
     ARRAY_DOCUMENTS,
     Listing,
@@ -116,8 +117,10 @@ def item_handlers(step: Listing) -> dict[str, str] | str | None:
     Raises:
         CheckpointError: the file cannot be read, or is a pointer to one that is elsewhere.
     """
-    if V1_MARK in step.files:  # only Orbax reads it
-        refuse_pointer(step.path / V1_MARK)
+    mark = step.path / V1_MARK
+    is_there = V1_MARK in step.files and (not filesystem.is_link(mark) or filesystem.exists(mark))
+    if is_there:  # only Orbax reads it, and not where a link leads nowhere
+        refuse_pointer(mark)
     if STEP_METADATA not in step.files:
         return None
     document, _ = step_metadata(step.path)
