@@ -27,8 +27,9 @@ def repeated_loras(checkpoint: Checkpoint, draft: Draft) -> list[Consequence]:
     """A note for kernels to which a LoRA is added that is in them already."""
     twice: dict[str, list[LeafPath]] = defaultdict(list)
     once: dict[str, list[LeafPath]] = defaultdict(list)
+    signs = _signs()
     for path, output in draft.leaves.items():
-        if isinstance(output.recipe, Stored):
+        if signs.keys().isdisjoint(edit.name for edit in output.edits):
             continue
         counts: Counter[LeafRef] = Counter()
         for factor, sign in _factors(output.recipe):
@@ -41,7 +42,7 @@ def repeated_loras(checkpoint: Checkpoint, draft: Draft) -> list[Consequence]:
     for source, paths in once.items():
         mark = draft.fingerprints[source] if source != SOURCE else ""
         runs = record.runs if record is not None else []
-        before = _merged(runs, mark)
+        before = _merged(runs, mark, signs)
         known = [path for path in paths if before[_home(path, draft)] > 0]
         found += _notes({source: known}, "by an earlier run, too, as the record says")
     return found
@@ -62,12 +63,16 @@ def _home(path: LeafPath, draft: Draft) -> str:
     return str(home.path if home is not None else path)
 
 
-def _merged(runs: list[Run], mark: str) -> Counter[str]:
+def _signs() -> dict[str, int]:
+    """The operations that add a LoRA, or subtract it, and which of these."""
+    return {name: kind.sign for name, kind in operations().items() if issubclass(kind, WithLora)}
+
+
+def _merged(runs: list[Run], mark: str, signs: dict[str, int]) -> Counter[str]:
     """How many times, by printed path, runs on record merged the LoRA of that fingerprint, or took it out again.
 
     No mark: one that stood in the checkpoint itself.
     """
-    signs = {name: kind.sign for name, kind in operations().items() if issubclass(kind, WithLora)}
     counts: Counter[str] = Counter()
     for run in runs:
         edits = [edit for edit in run.plan.get("edits", ()) if _donor(edit, run) == mark]

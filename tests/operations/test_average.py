@@ -469,7 +469,7 @@ def test_a_negative_weight_over_second_moments_is_refused_before_any_work(
         _apply(adams[0], tmp_path / "new", with_=str(adams[1]), weights=[2.0, -1.0])
 
     (problem,) = caught.value.problems
-    assert "takes roots of them, and 4 more leaves" in problem.why
+    assert "takes roots of them; and so it is with 4 more" in problem.why
     assert "`at: params`" in problem.fix
     assert not (tmp_path / "new").exists()
 

@@ -46,6 +46,7 @@ class ArraySource:
     """Arrays by printed path, as a source that edits may take leaves from."""
 
     fingerprint = "array-source"
+    step_formats: tuple[str, ...] = ()
 
     def __init__(self, arrays: Mapping[str, Any], **fields: Any) -> None:
         self.arrays = {path_of(text): array for text, array in arrays.items()}

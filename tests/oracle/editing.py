@@ -48,6 +48,7 @@ class InMemory:
 
     step = None
     steps: Mapping[int, str] = {}
+    step_formats: tuple[str, ...] = ()
     items: Mapping[str, Any] = {"": SimpleNamespace(layout="in memory")}
     location = SimpleNamespace(
         prefix_items=False, chosen="", step=None, step_directory=None, root=Path("/nowhere/memory")
