@@ -15,8 +15,10 @@ from surgery_cli.proof.step_metadata_file import folder_notes, step_faults, unre
 from surgery_cli.proof.tree_files import Fault, tree_faults
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import Listing
+from surgery_cli.store.locate.file_formats import FileFormat
 from surgery_cli.store.locate.items import handler_kind, item_handlers
 from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.open.file_item import FileItem
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.orbax.process_databases import copied_databases
@@ -33,6 +35,15 @@ def metadata_faults(checkpoint: Checkpoint) -> list[Fault]:
     for item in checkpoint.items.values():
         if isinstance(item, PytreeItem):
             found += _below(place, item.directory, tree_faults(item))
+        elif isinstance(item, FileItem) and item.format is FileFormat.FLAX:
+            odd = min(item.content.scan.oddities, default=None)
+            if odd is not None:
+                found.append(
+                    (
+                        item.directory.name,
+                        f"no writer of Flax has written it: {odd.why} (at byte {odd.at})",
+                    )
+                )
     others = [*checkpoint.location.other_items.values(), *checkpoint.location.root_files]
     return list(dict.fromkeys(found + faults_beside(checkpoint, others)))
 

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from surgery_cli.document import Noted
-from surgery_cli.salvage.states import Proof, Route, State
+from surgery_cli.salvage.states import Assumption, Proof, Route, State
 
 
 class SavedRow(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -28,6 +28,8 @@ class SavedRow(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     filled_from: str = ""
     why: str = ""
     digest: str = ""
+    assumes: Assumption | Literal[""] = ""
+    """What must be so of the damaged file for a whole leaf to be what was saved; nothing in the file shows it."""
 
 
 class Rescued(Noted, kw_only=True, frozen=True):
@@ -49,5 +51,5 @@ class Rescued(Noted, kw_only=True, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """True if every leaf is there."""
-        return not (self.partly or self.lost)
+        """True if every leaf is there, and nothing must be assumed for that."""
+        return not (self.partly or self.lost or any(row.assumes for row in self.leaves))

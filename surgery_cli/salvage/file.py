@@ -12,7 +12,8 @@ from typing import Any
 
 from surgery_cli.engine.digests import LeafDigest, digest_of_text, digest_reading, leaf_digest
 from surgery_cli.errors import CheckpointError
-from surgery_cli.salvage.file_leaves import FileLeaf, FileLeaves, file_leaves
+from surgery_cli.salvage.file_leaf import FileLeaf, FileLeaves
+from surgery_cli.salvage.file_leaves import file_leaves
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.structure import Origin, Structure
 from surgery_cli.salvage.values import Values
@@ -103,8 +104,11 @@ class BrokenFile:
                 path=path, entry={}, state="lost", share=0.0, why=leaf.why, spec=leaf.spec
             )
         spec, read = leaf.spec, leaf.read
+        assumes = None if known or leaf.has_checksum else leaf.assumes
         if spec.kind is LeafKind.EMPTY:
-            return SavedLeaf(path=path, entry={}, state="whole", value=spec.empty, spec=spec)
+            return SavedLeaf(
+                path=path, entry={}, state="whole", value=spec.empty, spec=spec, assumes=assumes
+            )
         try:
             text = read(None) if spec.kind is LeafKind.STRING else None
             digest = digest_of_text(text)
@@ -126,6 +130,7 @@ class BrokenFile:
             spec=spec,
             digest=digest if text is None else None,
             proof="digest" if known else "checksum" if leaf.has_checksum else "decodes",
+            assumes=assumes,
         )
 
     def write(self, kept: list[KeptLeaf], target: Path) -> None:

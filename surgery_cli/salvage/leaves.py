@@ -14,7 +14,7 @@ from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.limits import CHUNKS
 from surgery_cli.proof.tree_files import document_fault
-from surgery_cli.salvage.states import Proof, Route, State
+from surgery_cli.salvage.states import Assumption, Proof, Route, State
 from surgery_cli.salvage.values import Held, Values
 from surgery_cli.store.orbax.arrays import MEMORY, in_memory
 from surgery_cli.store.orbax.declared_sizes import check_claim
@@ -124,6 +124,8 @@ class SavedLeaf(msgspec.Struct, frozen=True, kw_only=True):
     """What it is, where no document of an array says so."""
     digest: LeafDigest | None = None
     proof: Proof | None = None
+    assumes: Assumption | None = None
+    """What must be so for a whole one to be what was saved."""
 
 
 def found_arrays(

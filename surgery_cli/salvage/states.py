@@ -20,3 +20,11 @@ State: TypeAlias = Literal["whole", "partly", "lost"]
 
 Proof: TypeAlias = Literal["digest", "checksum", "decodes"]
 """What shows that the values of a leaf are those that were saved; that they decode is the least."""
+
+Assumption: TypeAlias = Literal[
+    "bytes are missing at its end alone",
+    "bytes were added at its end alone",
+    "nothing before the damage is displaced",
+    "what stands behind the damage has its own names",
+]
+"""What must be so of a damaged file for a leaf without a checksum to be what was saved; nothing in it shows that."""

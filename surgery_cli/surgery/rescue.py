@@ -76,6 +76,8 @@ def rescue(
     lacking = [row for row in rows if row.state != "whole" and not row.filled_from]
     if lacking and not allow_partial:
         raise _incomplete(survey, rows, lacking, asked)
+    if not allow_partial:
+        _refuse_assumptions(survey, rows)
     if not any(kept.values()):
         raise CheckpointError(
             f"no leaf of '{broken}' is whole", why=_why(lacking), fix="nothing can be written"
@@ -148,6 +150,22 @@ def _incomplete(
             fix=f"{more}; without DST, all are listed",
         )
     )
+
+
+def _refuse_assumptions(survey: Survey, rows: list[reports.SavedRow]) -> None:
+    """Refuse to take for what was saved what may be displaced.
+
+    Raises:
+        CheckpointError: so; with what must be so.
+    """
+    assumed = [row for row in rows if row.assumes and not row.filled_from]
+    if assumed:
+        said = listed(list(dict.fromkeys(row.assumes for row in assumed)), word="and")
+        raise CheckpointError(
+            f"{leaves_text(len(assumed))} in '{survey.place.root}' may hold other values than were saved",
+            why=f"they are what was saved if {said}, and nothing in the file shows that",
+            fix="`--allow-partial` takes them, and puts on record what that assumes; or copy the file again",
+        )
 
 
 def _why(lacking: list[reports.SavedRow]) -> str:

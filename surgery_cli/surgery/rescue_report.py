@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
@@ -46,6 +47,7 @@ def saved_rows(survey: Survey, origins: Mapping[LeafPath, str]) -> list[reports.
                     filled_from=origins.get(path, ""),
                     why=leaf.why,
                     digest="" if leaf.digest is None else leaf.digest.digest,
+                    assumes=leaf.assumes or "",
                 )
             )
     return rows + [
@@ -154,7 +156,10 @@ def _knows_nesting(item: BrokenItem | BrokenFile) -> bool:
 
 def _doubts(survey: Survey, rows: list[reports.SavedRow]) -> list[str]:
     """What a person in a hurry should not take for more than it is."""
-    found = []
+    found = [
+        f"{leaves_text(count)} are what was saved if {said}: nothing in the file shows that"
+        for said, count in Counter(row.assumes for row in rows if row.assumes).items()
+    ]
     if any(row.proof == "decodes" for row in rows):
         found.append(
             "'decodes' is no proof: chunks have no checksum, nor what describes a leaf in a folder of its own, and a"

@@ -161,7 +161,7 @@ def _origin(row: reports.SavedRow) -> dict[str, Any]:
     """Where the values of a leaf of the result come from."""
     found = {"from": "broken", "state": row.state, "proof": row.proof}
     if not row.filled_from:
-        return found
+        return {**found, "assumes": row.assumes} if row.assumes else found
     return {**found, "from": "fill", "filled_from": row.filled_from, "missing": row.missing}
 
 

@@ -96,7 +96,10 @@ def test_an_older_file_fills_what_is_lost_and_says_of_what(suffix, share, tmp_pa
     older = {name: values + 1 for name, values in VALUES.items()}
     other = _written(tmp_path / f"older{suffix}", older)
 
-    found = surgery.rescue(str(broken), str(new), fill_from=str(other))
+    if suffix != ".npz" and there:  # nothing shows that bytes are missing at the end alone
+        with pytest.raises(CheckpointError, match="may hold other values"):
+            surgery.rescue(str(broken), str(new), fill_from=str(other))
+    found = surgery.rescue(str(broken), str(new), fill_from=str(other), allow_partial=True)
 
     values = _read(new)
     assert list(values) == list(_read(other))
@@ -149,10 +152,11 @@ def test_whatever_a_damaged_file_declares_is_refused_or_lost(suffix, tmp_path):
             surgery.rescue(str(broken))
 
 
-def test_an_entry_that_is_said_to_end_nowhere_ends_the_archive(tmp_path):
+def test_an_entry_whose_header_says_that_it_ends_nowhere_comes_back_by_the_directory(tmp_path):
     broken = _written(tmp_path / "broken.npz")
     raw = bytearray(broken.read_bytes())
     raw[30 + 5 + 4 + 8 : 30 + 5 + 4 + 16] = b"\xff" * 8  # how many bytes of it are stored
     broken.write_bytes(raw)
 
-    assert [row.state for row in surgery.rescue(str(broken)).leaves] == ["lost"]
+    found = surgery.rescue(str(broken))
+    assert {row.path: row.proof for row in found.leaves} == dict.fromkeys(VALUES, "checksum")

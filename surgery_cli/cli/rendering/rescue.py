@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from surgery_cli.console.page import Cell, Page
@@ -18,9 +19,11 @@ def render(document: Rescued, page: Page, *, verbose: bool = False) -> None:
     """The document as text: what is whole in one line, what is not leaf by leaf."""
     page.line(Cell(shown_path(document.broken), "strong"))
     count = len(document.leaves)
+    assumed = Counter(row.assumes for row in document.leaves if row.assumes)
+    conditions = "".join(f" ({number:,} of them if {said})" for said, number in assumed.items())
     page.line(
-        f"{document.whole:,} of {leaves_text(count)} whole, {document.partly:,} partly, {document.lost:,} lost;"
-        f" names from {document.structure}",
+        f"{document.whole:,} of {leaves_text(count)} whole{conditions}, {document.partly:,} partly,"
+        f" {document.lost:,} lost; names from {document.structure}",
         indent=2,
     )
     if document.structure_lacks:

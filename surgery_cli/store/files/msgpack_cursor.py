@@ -10,6 +10,7 @@ from typing import BinaryIO, Final, NamedTuple
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
+from surgery_cli.tree.paths import LeafPath
 
 _READ_AHEAD: Final = 1 << 13
 
@@ -20,6 +21,15 @@ class Token(NamedTuple):
     kind: str
     size: int
     code: int = 0
+
+
+class Oddity(NamedTuple):
+    """What stands in a file, and no writer of Flax writes: as a rule, what is read there are displaced bytes."""
+
+    at: int
+    path: LeafPath
+    """What is read there."""
+    why: str
 
 
 class Cursor:
@@ -34,6 +44,8 @@ class Cursor:
         self.file = file
         self.size = filesystem.size(path)
         self.at = 0
+        self.odd_heads: list[tuple[int, str]] = []
+        """Where heads stand that msgpack for Python never writes, and what is odd about each."""
         self._window = b""
         self._window_start = 0
 
@@ -75,6 +87,29 @@ class Cursor:
 
     def token(self) -> Token:
         """Read one head. Source: https://github.com/msgpack/msgpack/blob/master/spec.md."""
+        start = self.at
+        token = self._token()
+        if not self._is_shortest(start, token):
+            self.odd_heads.append(
+                (start, f"a head {self._bytes_at(start, 1)[0]:#x} for what takes a shorter one")
+            )
+        return token
+
+    def _is_shortest(self, start: int, token: Token) -> bool:
+        """True for the head that msgpack for Python chooses, which is the shortest; floats have 64 bits."""
+        first = self._bytes_at(start, 1)[0]
+        if first in _NUMBERS:
+            raw = self._bytes_at(start + 1, token.code)
+            is_signed = first >= 0xD0
+            number = int.from_bytes(raw, "big", signed=is_signed)
+            return len(raw) < token.code or (
+                number < _NUMBERS[first] if is_signed else number >= _NUMBERS[first]
+            )
+        if first in (0xC7, 0xC8, 0xC9):
+            return token.size not in (1, 2, 4, 8, 16) and token.size >= _SHORTEST[first]
+        return first != 0xCA and token.size >= _SHORTEST.get(first, 0)
+
+    def _token(self) -> Token:
         first = self.take(1)[0]
         if first <= 0x7F or first >= 0xE0:
             return Token("int", 0)
@@ -144,3 +179,30 @@ _SIZED: Final = {
     0xDE: ("map", 2),
     0xDF: ("map", 4),
 }
+_SHORTEST: Final = {
+    0xC5: 1 << 8,
+    0xC6: 1 << 16,
+    0xC8: 1 << 8,
+    0xC9: 1 << 16,
+    0xD9: 32,
+    0xDA: 32,  # before version 1, there was no head between this one and the shortest
+    0xDB: 1 << 16,
+    0xDC: 16,
+    0xDD: 1 << 16,
+    0xDE: 16,
+    0xDF: 1 << 16,
+    # ext of up to 255 bytes has no shorter head but those of five sizes
+    0xC7: 0,
+}
+"""The fewest bytes or entries for which a head is chosen. Source: ``msgpack/pack_template.h``."""
+_NUMBERS: Final = {
+    0xCC: 1 << 7,
+    0xCD: 1 << 8,
+    0xCE: 1 << 16,
+    0xCF: 1 << 32,
+    0xD0: -(1 << 5),
+    0xD1: -(1 << 7),
+    0xD2: -(1 << 15),
+    0xD3: -(1 << 31),
+}
+"""The least number for which a head is chosen; of signed ones, each number that is chosen lies below."""

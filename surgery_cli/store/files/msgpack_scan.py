@@ -11,7 +11,7 @@ import msgspec
 from surgery_cli.inputs.limits import LEAVES, NESTING
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.contiguous import ContiguousArray, Segment
-from surgery_cli.store.files.msgpack_cursor import Cursor, Token
+from surgery_cli.store.files.msgpack_cursor import Cursor, Oddity, Token
 from surgery_cli.tree.dtypes import is_known, item_bytes
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
@@ -48,6 +48,7 @@ class Scan(NamedTuple):
     leaves: dict[LeafPath, PackedLeaf]
     tuples: set[LeafPath]
     integer_keys: set[LeafPath]
+    oddities: list[Oddity]
 
 
 def scan_file(path: Path) -> Scan:
@@ -65,7 +66,7 @@ class Scanner(Cursor):
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         super().__init__(path, file)
-        self.found = Scan({}, set(), set())
+        self.found = Scan({}, set(), set(), [])
         self.within = LeafPath()
         """What is being read."""
 
@@ -82,6 +83,7 @@ class Scanner(Cursor):
         NESTING.check(depth, f"a leaf in '{self.path}'")
         start, self.within = self.at, path
         token = self.token()
+        self._take_odd_heads(path)
         if token.kind == "map":
             self._map(path, token.size, start, depth)
         elif token.kind == "list":
@@ -90,6 +92,11 @@ class Scanner(Cursor):
             self._extension(path, token, start, depth)
         else:
             self._plain(path, token, start)
+        self._take_odd_heads(path)
+
+    def _take_odd_heads(self, path: LeafPath) -> None:
+        self.found.oddities.extend(Oddity(at, path, why) for at, why in self.odd_heads)
+        self.odd_heads.clear()
 
     def _leaf(
         self,
@@ -118,6 +125,11 @@ class Scanner(Cursor):
                 array = ContiguousArray(self.path, (token.size,), "uint8", segments=(segment,))
                 spec = LeafSpec(kind=LeafKind.NUMPY, shape=(token.size,), dtype="uint8")
                 self._leaf(path, spec, start, BINARY, array)
+                if path and is_known(
+                    str(path[-1])
+                ):  # the end of an array whose head was taken for values
+                    why = f"plain bytes are called '{path[-1]}', as the dtype in an array is"
+                    self.found.oddities.append(Oddity(start, path, why))
                 return
             case _:
                 spec = LeafSpec(kind=LeafKind.SCALAR, dtype=_SCALARS[token.kind])
@@ -134,6 +146,7 @@ class Scanner(Cursor):
             return
         seen: set[str] = set()
         for _ in range(count):
+            before = self.at
             key, is_integer = self._key()
             if key in seen:
                 raise self.refusal(f"the key '{key}' stands twice in '{path}'")
@@ -141,6 +154,10 @@ class Scanner(Cursor):
             child = LeafPath((*path, key))
             if is_integer:
                 self.found.integer_keys.add(child)
+                odd = Oddity(
+                    before, child, f"the key {key} is a number, and `to_bytes` writes text alone"
+                )
+                self.found.oddities.append(odd)
             self._value(child, depth + 1)
         if CHUNKED in seen and path:
             self._join_chunks(path, start)

@@ -61,7 +61,7 @@ class NewMsgpack(msgspec.Struct, frozen=True):
 
     @property
     def scan(self) -> Scan:
-        return Scan({}, set(), set())
+        return Scan({}, set(), set(), [])
 
 
 class MsgpackFile:
@@ -121,8 +121,10 @@ class MsgpackFile:
         if self.t5x_version is None:
             return whole
         leaves = {LeafPath(p[1:]): leaf for p, leaf in whole.leaves.items() if p != VERSION}
-        nodes = ({LeafPath(p[1:]) for p in found} for found in (whole.tuples, whole.integer_keys))
-        return Scan(leaves, *nodes)
+        tuples, integers = (
+            {LeafPath(p[1:]) for p in found} for found in (whole.tuples, whole.integer_keys)
+        )
+        return Scan(leaves, tuples, integers, whole.oddities)
 
     @property
     def envelope(self) -> bytes:
