@@ -463,3 +463,16 @@ def test_v1_recognises_what_is_rescued_without_what_it_says_of_the_step(tmp_path
     harm(tmp_path / "broken/_CHECKPOINT_METADATA")
     surgery.rescue(str(tmp_path / "broken"), str(tmp_path / "new"))
     assert v1.load(tmp_path / "new")["n"] == 3
+
+
+@pytest.mark.parametrize("copy", ["0001", "1 (1)", "1.bak"])
+def test_what_no_manager_takes_for_a_step_is_named_with_its_bytes(run, copy):
+    shutil.copytree(run / "1", run / copy)
+    with ocp.CheckpointManager(run) as manager:
+        assert manager.all_steps().count(1) == 1
+
+    found = surgery.doctor(str(run), settled_seconds=0)
+
+    (row,) = [row for row in found.places if row.path == copy]
+    assert any(text in row.why[-1] for text in ("its name is no step's", "'1' is step 1, too"))
+    assert row.bytes > 0

@@ -22,6 +22,7 @@ from surgery_cli.examination.places import Kind, Place, places_at
 from surgery_cli.examination.states import Condition, State
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import unfinished_name
+from surgery_cli.words.lists import quoted
 from surgery_cli.words.quantities import duration_text
 
 WATCHED_SECONDS: Final = 1.5
@@ -83,6 +84,7 @@ def _compared(found: list[Condition]) -> list[Condition]:
     """
     if not any(one.leaves for one in found):
         return found
+    found = _beside_steps(found)
     whole = [
         one.place
         for one in found
@@ -99,6 +101,33 @@ def _compared(found: list[Condition]) -> list[Condition]:
         return with_structure(one, (before or run[:1])[-1].path) if run else one
 
     return list(map(compared, found))
+
+
+def _beside_steps(found: list[Condition]) -> list[Condition]:
+    """The same, saying of checkpoints beside steps which are no steps by their name, or share a number."""
+    steps: dict[int, list[str]] = {}
+    for one in found:
+        if one.place.kind is Kind.CHECKPOINT and one.place.step is not None:
+            steps.setdefault(one.place.step, []).append(one.place.path.name)
+    if not steps:
+        return found
+
+    def said(one: Condition) -> Condition:
+        place = one.place
+        if place.kind is not Kind.CHECKPOINT:
+            return one
+        if place.step is None:
+            why = (
+                "its name is no step's: neither a manager nor a command takes it for one of the run"
+            )
+            return msgspec.structs.replace(one, why=[*one.why, why])
+        others = [name for name in steps[place.step] if name != place.path.name]
+        if not others:
+            return one
+        why = f"{quoted(others, 4, word='and')} is step {place.step}, too: no command takes either by its number"
+        return msgspec.structs.replace(one, why=[*one.why, why])
+
+    return list(map(said, found))
 
 
 def _settled(found: Condition, settled_seconds: float) -> Condition | None:
