@@ -158,7 +158,8 @@ the count, and the decays where `inject_hyperparams` stores them, and announces 
 squares and makes them smaller, or sets the count to another number while they go on; `warm` avoids it, for an edit of
 params. `surgery inspect --optimizer` lists all counters and stored learning rates with what they drive. A counter that
 drives a schedule, and the step of a TrainState, may be set alone; a learning rate that a schedule gives may not, as the
-next step would overwrite it.
+next step would overwrite it. Where a donor gave one of these counters, and another has a count here that it does
+not have there, the preview names both.
 
 `reset-optimizer` without a pattern and with `clocks: true` is what the optimizer begins with, but for what no slot
 needs: schedules go on (so does `gradient_step` of MultiSteps, which only drives the schedule of how many steps are

@@ -22,6 +22,7 @@ from surgery_cli.optimizer.follow.bias_correction import Restart, Shift, restart
 from surgery_cli.optimizer.follow.restarts import Emptied, emptied
 from surgery_cli.planning import Plan
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.surgery.clock_values import Numbers
 from surgery_cli.surgery.fading_starts import with_counts
 from surgery_cli.surgery.state_kinds import with_record, with_values
 from surgery_cli.tree.paths import LeafPath
@@ -138,7 +139,7 @@ def look_at_restarts(draft: Draft, sources: Mapping[str, Any]) -> list[Look]:
     ``sources`` are the checkpoint that is edited and the donors, by the names that the draft has for them.
     """
     looks = []
-    decay_bytes = 0
+    decay_bytes, numbers = 0, Numbers()
 
     def number(ref: LeafRef) -> float | None:
         nonlocal decay_bytes
@@ -150,9 +151,21 @@ def look_at_restarts(draft: Draft, sources: Mapping[str, Any]) -> list[Look]:
 
     changes: list[Restart | Shift | Emptied] = [*restarts(draft, number), *shifts(draft, number)]
     changes += emptied(draft)
-    for change in changes:
+    for found in changes:
+        change = _as_it_comes(found, draft, sources, numbers)
         source, path = sources[change.counted.source], change.counted.path
         sentence = change.sentence(int(read_scalar(source, path) or 0))
         if sentence is not None:
             looks.append(Look(Consequence(DocsPage.COUNTERS, sentence), source.tree[path].bytes))
     return [*looks, Look(None, decay_bytes)] if decay_bytes else looks
+
+
+def _as_it_comes(
+    change: Restart | Shift | Emptied, draft: Draft, sources: Mapping[str, Any], numbers: Numbers
+) -> Restart | Shift | Emptied:
+    """The change with what its clock becomes where an edit makes that a mean of several counts."""
+    output = draft.leaves.get(change.clock)
+    if isinstance(change, Shift) or output is None or output.home != change.counted:
+        return change
+    now = numbers.becomes(change.clock, draft, sources) if output.edits else None
+    return change if now is None else msgspec.structs.replace(change, set_to=int(now))

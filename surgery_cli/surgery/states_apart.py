@@ -11,16 +11,15 @@ from surgery_cli.draft.assumptions import same_kind_as
 from surgery_cli.draft.expression import is_computed, stored_in
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.draft.slots import Slot
-from surgery_cli.engine.reading import read_scalar
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.optimizer.follow.clock_agreement import Clocked
 from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS, has_restarted
 from surgery_cli.optimizer.follow.decays import decays_tried
 from surgery_cli.planning import Plan
-from surgery_cli.proof.records import checked
 from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.surgery.clock_values import Numbers
 from surgery_cli.surgery.optimizers import Look, survey_state
-from surgery_cli.tree.dtypes import is_floating
+from surgery_cli.surgery.schedules_apart import schedules_apart
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Consequence, Remark
 from surgery_cli.words.pages import DocsPage
@@ -50,14 +49,34 @@ def _others_of(slot: Slot, draft: Draft) -> tuple[str, ...]:
 
 
 def _mixed(
-    clock: LeafPath, slots: Sequence[Slot], counts: Sequence[float | None], ours: float | None
+    clock: LeafPath,
+    slots: Sequence[Slot],
+    counts: Sequence[float | None],
+    now: float | None,
+    draft: Draft,
 ) -> str:
+    """What is said of slots under a clock that stands at ``now`` in the result, where they have seen other counts."""
     known = sorted({count for count in counts if count is not None})
     there = ", ".join(f"{count:,.0f}" for count in known) or "what is not known"
-    return (
-        f"{_slots(slots)} under '{clock}' come from where it stands at {there}, and it stays at {ours or 0:,.0f}:"
-        " they are corrected for steps that they have not seen; name `params` alone, or `reset-optimizer` afterwards"
-    )
+    is_kept = draft.is_untouched(clock)
+    then = "what is not known" if now is None else f"{now:,.0f}"
+    said = f"{_slots(slots)} under '{clock}' come from where it stands at {there}, and it"
+    said += f" {'stays at' if is_kept else 'becomes'} {then}: they are corrected for"
+    if stored_in(draft.leaves[clock].recipe)[1:]:  # a mean, as they are
+        return f"{said} that many steps, the mean of what their members have seen"
+    said += " another number of steps than they have seen"
+    others = {source for slot in draft.driven_by(clock) for source in _sources_of(slot, draft)}
+    if len(others) == 1 and SOURCE not in others:  # the count of there is right for all of them
+        return f"{said}; `replace` '{clock}' from there, too, in an edit behind"
+    return f"{said}; name `params` alone, or `reset-optimizer` afterwards"
+
+
+def _sources_of(slot: Slot, draft: Draft) -> list[str]:
+    """The checkpoints that have a part in the values of a slot; of one that starts anew, none."""
+    if has_restarted(slot, draft):
+        return []
+    parts = stored_in(draft.leaves[slot.path].recipe, beyond=is_computed)
+    return list(dict.fromkeys(part.ref.source for part in parts))
 
 
 def _slots(slots: Sequence[Slot]) -> str:
@@ -69,8 +88,7 @@ class Comparison:
 
     def __init__(self, checkpoint: Checkpoint, plan: Plan, script: Script | None) -> None:
         self._checkpoint, self._plan, self._script = checkpoint, plan, script
-        self._numbers: dict[tuple[int, LeafPath], float | None] = {}
-        self._number_bytes, self._has_settings = 0, False
+        self._numbers = Numbers()
         self._looks: list[Look] = []
         self._surveys: dict[int, OptimizerSurvey] = {}
 
@@ -93,17 +111,12 @@ class Comparison:
 
     def number(self, source: Any, path: LeafPath) -> float | None:
         """The value of a leaf with one element, read once; None if it is no number."""
-        key = id(source), path
-        if key not in self._numbers:
-            value = read_scalar(checked(source), path)
-            self._number_bytes += source.tree[path].bytes
-            self._has_settings |= is_floating(source.tree[path].dtype)
-            self._numbers[key] = float(value) if isinstance(value, int | float) else None
-        return self._numbers[key]
+        return self._numbers.stored(source, path)
 
     def looks_at(self, draft: Draft, sources: Mapping[str, Any]) -> list[Look]:
         """What is to be said of the states of all sources, and what was read to know it."""
         said = [*self._donors_clocks(draft, sources), *self._mixed_slots(draft, sources)]
+        said += [Look(note) for note in schedules_apart(draft, sources, self._numbers)]
         return said + self._reads()
 
     def _donors_clocks(self, draft: Draft, sources: Mapping[str, Any]) -> list[Look]:
@@ -137,21 +150,23 @@ class Comparison:
                 if clock is None or clock.path not in self._checkpoint.tree:
                     continue  # all of the state comes from elsewhere
                 if clock.drives in NEEDS_SLOTS:
-                    found.setdefault((clock.path, others), []).append(slot)
+                    found.setdefault((path, others), []).append(slot)
         looks = []
-        for (path, others), slots in found.items():
-            clock = draft.clocks[path]
+        for (place, others), slots in found.items():
+            clock = draft.clock_at(place)
+            if clock is None:
+                continue
+            path = clock.path
             counts = [self.number(sources[n], path) for n in others if path in sources[n].tree]
-            ours = self.number(self._checkpoint, path)
+            now = self._numbers.becomes(place, draft, sources)
             decays = decays_tried(slots)
-            apart = [c for c in counts if not Clocked(path, clock.drives, c, ours, decays).agrees]
+            apart = [c for c in counts if not Clocked(path, clock.drives, c, now, decays).agrees]
             names = [
                 n for n in others if any(self._is_of_another_kind(s, sources[n]) for s in slots)
             ]
             if apart or len(counts) < len(others):
-                looks.append(
-                    Look(Consequence(DocsPage.DONOR_SLOTS, _mixed(path, slots, counts, ours)))
-                )
+                said = _mixed(place, slots, counts, now, draft)
+                looks.append(Look(Consequence(DocsPage.DONOR_SLOTS, said)))
             if names:
                 said = f"'{slots[0].node.parent}' is not known to be of the same kind in {', '.join(map(repr, names))}"
                 said += ": leave the optimizer state out, or reset it"
@@ -182,11 +197,14 @@ class Comparison:
 
     def _reads(self) -> list[Look]:
         """What was read, for the preview."""
-        if all(source == id(self._checkpoint) for source, _ in self._numbers):
-            return [*self._looks, Look(None, self._number_bytes)] if self._numbers else self._looks
-        count = len(self._numbers)
+        read, count = Look(None, self._numbers.bytes), len(self._numbers.sources)
+        if all(source == id(self._checkpoint) for source in self._numbers.sources):
+            return [*self._looks, read] if count else self._looks
         what, compared = "step count", "the clocks of both"
-        if self._has_settings:
+        if self._numbers.has_settings:
             what, compared = "number", "the clocks and settings of both"
         said = f"read {counted(count, what)}, to compare {compared}"
-        return [*self._looks, Look(Remark(DocsPage.DONOR_SLOTS, said), self._number_bytes)]
+        return [
+            *self._looks,
+            msgspec.structs.replace(read, note=Remark(DocsPage.DONOR_SLOTS, said)),
+        ]

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from surgery_cli.draft.effect import Scales, Sets, keeps_size
-from surgery_cli.draft.expression import LeafRef
+from surgery_cli.draft.expression import LeafRef, is_computed, stored_in
 from surgery_cli.draft.recipe import SOURCE, Draft, Output
 from surgery_cli.draft.slots import Slot
 from surgery_cli.optimizer.follow.adam_steps import NOTHING, Left, most_apart
@@ -149,12 +149,20 @@ def shifts(draft: Draft, number: Number = _unread) -> list[Shift]:
         kept = [
             slot
             for slot in draft.driven_by(path)
-            if slot.is_second_moment and not has_restarted(slot, draft)
+            if slot.is_second_moment
+            and not has_restarted(slot, draft)
+            and has_seen(slot, path, draft)
         ]
         if kept:
             decays = decays_of(kept[0], draft, number)
             found.append(Shift(clock.path, counted_at(path, draft), tuple(kept), to, decays))
     return found
+
+
+def has_seen(slot: Slot, clock: LeafPath, draft: Draft) -> bool:
+    """True if what a slot holds was gathered in the steps that its clock counted where that is stored."""
+    stored = stored_in(draft.leaves[slot.path].recipe, beyond=is_computed)
+    return {one.ref.source for one in stored} <= {counted_at(clock, draft).source}
 
 
 def counted_at(clock: LeafPath, draft: Draft) -> LeafRef:

@@ -10,7 +10,12 @@ import msgspec
 from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.recipe import Draft, is_numeric
 from surgery_cli.draft.slots import Slot
-from surgery_cli.optimizer.follow.bias_correction import BY_RESET, counted_at, remedy_for
+from surgery_cli.optimizer.follow.bias_correction import (
+    BY_RESET,
+    counted_at,
+    has_seen,
+    remedy_for,
+)
 from surgery_cli.optimizer.follow.clocks import has_restarted, set_to
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import Text, worded
@@ -105,7 +110,8 @@ def _parted(draft: Draft) -> Iterator[tuple[Slot, LeafPath, bool]]:
             if path not in clocks:
                 continue
             fresh = clocks[path].fresh
-            if not goes_on or (gathers and set_to(draft.leaves[path]) not in (None, fresh)):
+            is_set = gathers and set_to(draft.leaves[path]) not in (None, fresh)
+            if not goes_on or (is_set and has_seen(slot, path, draft)):
                 yield slot, path, goes_on
 
 
