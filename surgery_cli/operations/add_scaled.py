@@ -19,6 +19,7 @@ from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.numeric import Numeric, as_floats, is_integers
 from surgery_cli.operations.partners import Missing, Partnered, PartnerPath
+from surgery_cli.operations.stacked_shapes import before_else, stacking_advice
 from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
@@ -126,7 +127,8 @@ class AddScaled(Partnered, Numeric, tag="add-scaled", kw_only=True, frozen=True)
                 f"'{found}' cannot be added to '{path}'",
                 why=f"it is {other.spec.type_text}, the leaf {spec.type_text}",
                 fix=worded(
-                    "shapes must agree, and both be floating; leave others out with {except}"
+                    "shapes must agree, and both be floating; {}leave others out with {except}",
+                    before_else(stacking_advice(spec, other.spec)),
                 ),
                 field="from" if self.from_ else "with",
             )

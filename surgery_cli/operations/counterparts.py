@@ -9,6 +9,7 @@ from surgery_cli.draft.source_leaves import find_leaf
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.members import Member
 from surgery_cli.operations.numeric import as_floats, is_integers
+from surgery_cli.operations.stacked_shapes import before_else, stacking_advice
 from surgery_cli.tree.dtypes import is_complex, is_floating
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
@@ -32,7 +33,8 @@ def check_like(
             f"'{path}' of '{text}' cannot be {how} with the source's",
             why=f"it is {other.type_text}, the source's {spec.type_text}",
             fix=worded(
-                "members must agree in shape and be floating; leave the leaf out with {except}"
+                "members must agree in shape and be floating; {}leave the leaf out with {except}",
+                before_else(stacking_advice(spec, other)),
             ),
             field="with",
         )

@@ -19,6 +19,7 @@ from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.new_shapes import Shape, pattern_of, said, shaped
 from surgery_cli.operations.partners import Missing, Partnered, PartnerPath
+from surgery_cli.operations.stacked_shapes import stacking_advice
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import is_complex, is_floating, is_integer
 from surgery_cli.tree.paths import LeafPath, Selection
@@ -137,10 +138,14 @@ def _misfit(
     if wanted.shape != old.shape:
         why += f", to become {wanted.type_text}"
     if donor.shape != wanted.shape and _family(donor) == _family(old):
-        fix = worded(
-            "add {shape: '{}'} to give the leaf that shape: slots of the optimizer start anew, or come with it",
-            said(pattern_of(donor.shape, old.shape)),
-        )
+        shape = said(pattern_of(donor.shape, old.shape))
+        if advice := stacking_advice(wanted, donor):
+            fix = advice + worded("; {shape: '{}'} would give the leaf itself that shape", shape)
+        else:
+            fix = worded(
+                "add {shape: '{}'} to give the leaf that shape: slots of the optimizer start anew, or come with it",
+                shape,
+            )
     return PlanError(f"'{origin.path}' does not fit '{path}'", why=why, fix=fix)
 
 

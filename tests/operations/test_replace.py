@@ -10,9 +10,14 @@ import pytest
 from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.kernels.convert import Convert
 from surgery_cli.errors import PlanError
+from surgery_cli.operations.add_scaled import AddScaled
+from surgery_cli.operations.average import Average
+from surgery_cli.operations.interpolate import Interpolate
 from surgery_cli.operations.replace import Replace
+from surgery_cli.operations.stacked_shapes import APART, TOGETHER
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.words.tasks import TASKS
 from tests.operations.value_edits import (
     ArrayScene,
     ArraySource,
@@ -21,6 +26,7 @@ from tests.operations.value_edits import (
     kernels,
     made,
     path_of,
+    scene_of,
 )
 
 F32 = np.float32
@@ -272,3 +278,42 @@ def test_an_array_of_another_shape_is_taken_where_the_edit_says_it() -> None:
 def test_a_number_fills_another_shape() -> None:
     result = edited(Replace(with_=2, shape=("*", 7)), np.ones((4, 3), F32), block=(3, 2))
     np.testing.assert_array_equal(result, np.full((4, 7), 2, F32))
+
+
+@pytest.mark.parametrize(
+    ("leaf", "other", "said"),
+    [
+        (
+            (16,),
+            (3, 16),
+            "it holds 3 of the leaf's shape along axis 0: if these are layers, `unstack` it first and",
+        ),
+        (
+            (4, 8),
+            (4, 6, 8),
+            "6 of the leaf's shape along axis 1: if these are layers, `unstack` it first along axis 1",
+        ),
+        (
+            (3, 16),
+            (16,),
+            "the leaf holds 3 of that shape along axis 0: if these are layers, `unstack` the leaf first",
+        ),
+        ((5, 16), (16, 7), None),
+        ((16,), (2, 3, 16), None),
+    ],
+)
+def test_what_is_one_axis_larger_or_smaller_is_first_taken_apart(leaf, other, said) -> None:
+    tree = {"w": np.zeros(leaf, F32)}
+    donor = {"w": np.ones(other, F32)}
+    for edit, told in (
+        (Replace(at="w", with_="donor"), "would give the leaf itself that shape"),
+        (Average(at="w", with_="donor"), "else leave the leaf out"),
+        (AddScaled(at="w", with_="donor"), "else leave others out"),
+        (Interpolate(at="w", with_="donor", t=0.5), "else leave the leaf out"),
+    ):
+        with pytest.raises(PlanError) as caught:
+            edit.rewrite(draft_of(tree), scene_of(tree, {"donor": donor}))
+        fix = str(caught.value.problems[0].fix)
+        assert (said in fix and told in fix) if said else "layers" not in fix
+    titles = {task.title for task in TASKS}
+    assert {APART, TOGETHER} <= titles
