@@ -34,11 +34,12 @@ def state_notes(
     numbers = [
         _apart(path, others, draft, scene)
         for path in averaged
-        if path not in draft.slots and in_optimizer_state(path, draft)
+        if path not in draft.slots
+        and (in_optimizer_state(path, draft) or draft.clock_at(path) is not None)
         if path.text not in edit.patterns
     ]
     if any(numbers):
-        said = "these numbers of the optimizer's own are averaged, too"
+        said = "these counters and numbers beside the slots are averaged, too"
         yield Consequence(
             DocsPage.AVERAGES,
             worded(

@@ -13,12 +13,14 @@ from surgery_cli.draft.expression import Made, Recipe
 from surgery_cli.draft.kernels.integers import FromIntegers
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError, Problem, raise_all
-from surgery_cli.operations.base import LeafOperation
+from surgery_cli.operations.base import LeafOperation, Scene
 from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS
 from surgery_cli.tree.dtypes import is_integer
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
+from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 
 _NUMBERS = (LeafKind.ARRAY, LeafKind.NUMPY, LeafKind.SCALAR)
 
@@ -57,6 +59,16 @@ class Numeric(LeafOperation, kw_only=True, frozen=True):
             if is_integers(leaf.spec)
         }
         return draft.with_leaves(wide) if wide else draft
+
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        after = super().rewrite(draft, scene)
+        changed = (path for path, leaf in after.leaves.items() if leaf is not draft.leaves[path])
+        if not self.integers or any(is_integers(draft.leaves[path].spec) for path in changed):
+            return after
+        said = worded("{integers: true} changes nothing: no integer leaf is edited")
+        if not self.patterns:
+            said += "; without a pattern only floating leaves are, and `'**'` names all"
+        return after.noting(Consequence(DocsPage.OPERATIONS, said))
 
 
 def _drives_slots(path: LeafPath, draft: Draft) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.add_scaled import AddScaled
 from surgery_cli.operations.average import Average
@@ -30,6 +31,8 @@ from surgery_cli.operations.swa import Swa
 from surgery_cli.operations.table import operations
 from surgery_cli.operations.task_arithmetic import TaskArithmetic
 from surgery_cli.operations.ties import Ties
+from tests.cli.conftest import SAMPLES
+from tests.cli.conftest import surgery as command  # noqa: F401 - a fixture
 from tests.operations.value_edits import ArrayScene, ArraySource, computed, draft_of, path_of
 from tests.optimizer.optax_registry import train_state
 from tests.optimizer.test_new_shapes import drafted
@@ -65,6 +68,13 @@ EDITS: dict[type[Operation], tuple[dict[str, Any], Expected | None]] = {
 
 
 def result(kind: type[Operation], leaf: np.ndarray, **fields: Any) -> np.ndarray:
+    draft, scene = edited(kind, leaf, fields)
+    return computed(draft.leaves[path_of("w")].recipe, {path_of("w"): leaf}, scene=scene)
+
+
+def edited(
+    kind: type[Operation], leaf: np.ndarray, fields: dict[str, Any]
+) -> tuple[Draft, ArrayScene]:
     other = OTHER.astype(leaf.dtype)
     sources = {"other": ArraySource({"w": other}), "mask": ArraySource({"w": OTHER > 1})}
     sources["more"] = ArraySource({"w": other})
@@ -76,9 +86,9 @@ def result(kind: type[Operation], leaf: np.ndarray, **fields: Any) -> np.ndarray
     scene.source.places, scene.source.address = frozenset({"own"}), "own"
     for name, source in {"own": scene.source, **sources}.items():
         source.fingerprint = name
+    scene.source.step_formats = []
     scene.source.step, scene.source.steps = 2, {1: "other", 2: "own"}
-    draft = kind(at="w", integers=True, **fields).rewrite(draft_of({"w": leaf}), scene)
-    return computed(draft.leaves[path_of("w")].recipe, {path_of("w"): leaf}, scene=scene)
+    return kind(at="w", integers=True, **fields).rewrite(draft_of({"w": leaf}), scene), scene
 
 
 def test_every_edit_by_arithmetic_is_here() -> None:
@@ -129,3 +139,26 @@ def test_a_counter_of_steps_is_no_number_to_compute_with() -> None:
     with pytest.raises(PlanError, match="counts the steps of slots"):
         drafted(train_state("adam"), edit)
     drafted(train_state("adam"), Rescale(at="step", by=0.5, integers=True))
+
+
+@pytest.mark.parametrize("kind", EDITS)
+def test_it_is_said_where_there_are_no_integers_to_compute(kind: type[Operation]) -> None:
+    fields = EDITS[kind][0]
+    for leaf, is_said in ((LEAF.astype("float32"), True), (LEAF, False)):
+        notes = edited(kind, leaf, fields)[0].notes
+        assert any("`integers: true` changes nothing" in note for note in notes) is is_said
+
+
+def test_counters_that_are_averaged_are_named_wherever_they_stand(command, tmp_path) -> None:  # noqa: F811
+    run = SAMPLES / "letters_run"
+    words = ("swa", run, tmp_path / "new", "--steps", "last:2", "--integers", "--dry-run")
+    alone = command(*words)
+    assert "`--integers` changes nothing" in alone.out
+    assert "these are not averaged, and stay as the source has them" in alone.out
+    said = command(*words, "**", "--twins", "named").out
+    assert "changes nothing" not in said
+    (line,) = (line for line in said.splitlines() if "are averaged, too" in line)
+    inside = command("inspect", run, "--json").document["leaves"]
+    counters = [leaf["path"] for leaf in inside if leaf.get("clock")]
+    assert "step" in counters
+    assert all(f"'{path}' (" in line for path in counters)
