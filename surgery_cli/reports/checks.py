@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from surgery_cli.document import Case, Document, Outcome, Suite
 from surgery_cli.errors import Problem
+from surgery_cli.reports.findings import of_step
 from surgery_cli.words.quantities import counted, leaves_text
 
 
@@ -43,6 +45,8 @@ class Checked(Document, kw_only=True, frozen=True):
     """What ``check`` prints."""
 
     checkpoint: str
+    named_step: int | UnsetType = UNSET
+    """The step of a root, if the command named one."""
     chosen: str = ""
     policy: str
     holds: bool
@@ -62,7 +66,8 @@ class Checked(Document, kw_only=True, frozen=True):
         return sum(not rule.holds and rule.severity == severity for rule in self.rules)
 
     def suite(self) -> Suite:
-        return Suite("check", self.checkpoint, [_case(rule) for rule in self.rules], self.seconds)
+        subject = of_step(self.checkpoint, self.named_step)
+        return Suite("check", subject, [_case(rule) for rule in self.rules], self.seconds)
 
 
 def _case(rule: RuleVerdict) -> Case:

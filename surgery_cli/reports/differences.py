@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from surgery_cli.document import Case, Document, Suite
+from surgery_cli.reports.findings import of_step
 from surgery_cli.words.quantities import number_text
 
 
@@ -35,6 +36,9 @@ class Difference(Document, kw_only=True, frozen=True):
     chosen_b: str
     step_a: int | None
     step_b: int | None
+    named_step_a: int | UnsetType = UNSET
+    """The step of a root, if the command named one."""
+    named_step_b: int | UnsetType = UNSET
     only_in_a: list[str]
     only_in_b: list[str]
     changed: list[Change]
@@ -68,7 +72,8 @@ class Difference(Document, kw_only=True, frozen=True):
             *(Case(name=path or ".") for path in self.agreeing),
             *(Case(name=p, outcome="skipped", what="not compared") for p in self.not_compared),
         ]
-        return Suite("diff", f"{self.a} {self.b}", cases)
+        sides = of_step(self.a, self.named_step_a), of_step(self.b, self.named_step_b)
+        return Suite("diff", " ".join(sides), cases)
 
 
 def _case_of_change(change: Change) -> Case:

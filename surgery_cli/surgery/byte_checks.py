@@ -80,6 +80,7 @@ def check_bytes(
         notes.append(_NOT_SEALED)
     return reports.Verdict(
         checkpoint=str(checkpoint.location.root),
+        named_step=checkpoint.location.named_step,
         against=expected.source,
         agrees=not findings,
         findings=findings,

@@ -42,6 +42,7 @@ def check(
     is_broken = any(not one.holds and one.severity == "error" for one in verdicts)
     return reports.Checked(
         checkpoint=str(found.checkpoint.location.root),
+        named_step=found.checkpoint.location.named_step,
         chosen=found.checkpoint.location.chosen,
         policy=policy,
         holds=not is_broken,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
 import msgspec
@@ -13,7 +13,7 @@ from surgery_cli.engine.bounded_reads import PairReading, pair_reading
 from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import PlanError
-from surgery_cli.proof.structure import compare
+from surgery_cli.proof.structure import Comparison, compare
 from surgery_cli.proof.values import ValueDifference, value_difference
 from surgery_cli.salvage.glance import opened
 from surgery_cli.script.user_code import Say
@@ -56,11 +56,9 @@ def diff(
     wanted = named_leaves(patterns, left.tree, right.tree)
     comparison = compare(left.tree, right.tree)
     names = document_names({**left.tree.texts, **right.tree.texts})
-    found = [d for d in comparison.changed if d.path in wanted]
-    changed = [reports.Change(path=names[d.path], what=d.what, a=d.a, b=d.b) for d in found]
-    different = {d.path for d in comparison.changed}
-    common = [path for path in left.tree if path in right.tree and path in wanted]
-    both = [path for path in common if path not in different]
+    changed = _changes(comparison, wanted, names)
+    unlike = {d.path for d in comparison.changed}
+    both = [p for p in left.tree if p in right.tree and p in wanted and p not in unlike]
     shared = set() if structure else {path for path in both if _is_same_bytes(path, left, right)}
     unread = [] if structure else [path for path in both if path not in shared]
     with as_opened(left, right):
@@ -75,6 +73,8 @@ def diff(
         chosen_b=right.location.chosen,
         step_a=left.location.step,
         step_b=right.location.step,
+        named_step_a=left.location.named_step,
+        named_step_b=right.location.named_step,
         only_in_a=[names[p] for p in in_listed_order(comparison.only_in_a) if p in wanted],
         only_in_b=[names[p] for p in in_listed_order(comparison.only_in_b) if p in wanted],
         changed=changed,
@@ -88,6 +88,13 @@ def diff(
         not_named=len(names) - len(wanted) if patterns else UNSET,
         spellings=spellings({path: names[path] for path in wanted}),
     )
+
+
+def _changes(
+    comparison: Comparison, wanted: Collection[LeafPath], names: Names
+) -> list[reports.Change]:
+    found = [d for d in comparison.changed if d.path in wanted]
+    return [reports.Change(path=names[d.path], what=d.what, a=d.a, b=d.b) for d in found]
 
 
 def _refuse_boundless(**tolerances: float) -> None:

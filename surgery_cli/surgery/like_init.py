@@ -251,6 +251,7 @@ def verdict(checkpoint: Checkpoint, argument: str, function: str, say: Say) -> r
     held = hold(script, checkpoint.tree, slots, items_of(checkpoint), attempt, former)
     return reports.Verdict(
         checkpoint=str(checkpoint.location.root),
+        named_step=checkpoint.location.named_step,
         against=function,
         agrees=not held.findings,
         findings=with_commands(held, argument),

@@ -133,6 +133,7 @@ def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
     differing = {*comparison.only_in_a, *(d.path for d in comparison.changed)}
     return reports.Verdict(
         checkpoint=str(checkpoint.location.root),
+        named_step=checkpoint.location.named_step,
         against=str(other.location.root),
         agrees=not findings,
         findings=findings,

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import jax.numpy as jnp
 import numpy as np
@@ -438,3 +439,24 @@ def test_what_differs_from_the_structure_of_another_is_found_on_both_sides(
         "half": ["params/c"],
     }
     assert document["bytes_read"] == 0
+
+
+def test_junit_tells_two_steps_of_a_run_apart_where_they_are_named(
+    surgery, checkpoint, policy, tmp_path
+):
+    """What keeps results by their class takes two steps for two things; the newest stays the run's own."""
+    file, rules = tmp_path / "report.xml", policy("- {id: calm, at: params, finite: true}\n")
+    run = checkpoint.resolve()
+    for words, about in (
+        (["check", f"{run}@250", rules], f"surgery check {run}@250"),
+        (["check", run, rules, "--step", "250"], f"surgery check {run}@250"),
+        (["check", run, rules], f"surgery check {run}"),
+        (["check", f"{run}@latest", rules], f"surgery check {run}"),
+        (["verify", f"{run}@250"], f"surgery verify {run}@250"),
+        (["verify", f"{run}@250", "--like", run], f"surgery verify {run}@250"),
+        (["diff", f"{run}@250", f"{run}@500", "step"], f"surgery diff {run}@250 {run}@500"),
+        (["diff", f"{run}@250", run, "step"], f"surgery diff {run}@250 {run}"),
+    ):
+        surgery(*words, "-q", "--output", f"junit={file}")
+        cases = ET.parse(file).iter("testcase")
+        assert {case.get("classname") for case in cases} == {about}

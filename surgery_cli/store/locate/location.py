@@ -69,6 +69,8 @@ class Location(msgspec.Struct, frozen=True, kw_only=True):
     shape: Shape
     step_directory: Path | None = None
     step: int | None = None
+    named_step: int | msgspec.UnsetType = msgspec.UNSET
+    """The step of a root, where it was named, and is not the newest that there happens to be."""
     steps: list[int] = []
     step_names: list[str] = []
     step_name: str | None = None
@@ -234,6 +236,7 @@ def _root(argument: Argument, listing: Listing, steps: list[Step]) -> Location:
         replace(chosen, phrase=phrase, foreign=foreign),
         step_directory=path,
         step=picked.number,
+        named_step=msgspec.UNSET if argument.step is None else argument.step,
         steps=[s.number for s in finished],
         step_names=[s.name for s in finished],
         step_name=picked.name,
