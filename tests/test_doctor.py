@@ -1,5 +1,6 @@
 """`doctor` says of everything in a run directory whether it is whole, as Orbax would find, and changes nothing."""
 
+import io
 import json
 import os
 import shutil
@@ -14,6 +15,8 @@ import pytest
 from orbax.checkpoint import v1
 
 from surgery_cli import surgery
+from surgery_cli.cli.rendering import examination
+from surgery_cli.console.page import Page
 from surgery_cli.errors import CheckpointError, MissingError
 from surgery_cli.examination import examine
 from surgery_cli.salvage.place import fingerprint
@@ -289,6 +292,15 @@ def test_space_is_counted_once_and_what_nothing_refers_to_is_dead(run):
     assert "surgery compact" in rows["2"].todo
     assert rows["1"].todo == ""
     assert report.exit_code == 0
+    assert "(a file that several share counts once)" in _text(report)
+    shutil.rmtree(run / "10")
+    assert "counts once" not in _text(surgery.doctor(str(run), settled_seconds=0))
+
+
+def _text(report):
+    stream = io.StringIO()
+    examination.render(report, Page(stream))
+    return stream.getvalue()
 
 
 def _beside(run):

@@ -34,6 +34,8 @@ def render(document: Examination, page: Page, *, verbose: bool = False) -> None:
 
 def _bytes(document: Examination) -> str:
     parts = [byte_text(document.bytes)]
+    if sum(row.bytes for row in document.places) > document.bytes:
+        parts[0] += " (a file that several share counts once)"
     if document.dead_bytes:
         parts.append(f"{byte_text(document.dead_bytes)} of it dead in data files")
     if document.leftover_bytes:
