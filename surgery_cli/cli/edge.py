@@ -200,6 +200,7 @@ def _report_usage(error: typer.TyperException, is_json: bool) -> int:
     name_given = getattr(error, "option_name", None) if hasattr(error, "possibilities") else None
     # Typer's own words for a value that is none of the choices; and its guesses are far-fetched
     what = error.message if name_given else error.format_message().replace(": Value error, ", ": ")
+    what = what.replace("Choose from:\n\t", "Choose from: ").replace(",\n\t", ", ")
     if not is_json and context is not None and what == context.get_help():
         sys.stderr.write(f"{what}\n")  # `surgery` alone
         return USAGE

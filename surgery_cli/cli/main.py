@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -20,12 +20,17 @@ from surgery_cli.cli.options.help import GroupedHelp, readable
 from surgery_cli.cli.rendering.spelling import first_line
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.table import operations
+from surgery_cli.settings.declaration import Group
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.words.tasks import recipe_for
 
 if TYPE_CHECKING:
     from typer._click.core import Command, Context
     from typer._click.formatting import HelpFormatter
+
+
+SHARED: Final = frozenset({Group.HOSTS, Group.MEMORY, Group.CHECK, Group.CALL})
+"""What the help of each edit tells by names alone."""
 
 
 class Commands(TyperGroup):
@@ -84,6 +89,8 @@ def _built(name: str) -> Command:
     built = typer.main.get_command(alone)
     assert isinstance(built, GroupedHelp)
     built.examples = partial(examples_of, name)
+    if name in operations():
+        built.shared = SHARED
     return built
 
 
@@ -95,7 +102,8 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"max_content_width": 100, "help_option_names": ["-h", "--help"]},
     help="Edit Orbax checkpoints: declarative, copy-on-write, verified.",
-    epilog="Exit codes: 0 done or equal, 1 different or a finding, 2 wrong command or plan, "
+    epilog="`surgery help patterns`, `plans`, `policies` or `options` explains these. "
+    "Exit codes: 0 done or equal, 1 different or a finding, 2 wrong command or plan, "
     "3 unreadable checkpoint, 4 failed write, 70 a bug, 130 interrupted, 143 terminated.",
 )
 

@@ -96,7 +96,7 @@ class Operation(
         str,
         Meta(
             pattern="^(carried|named|literal)$",
-            description="`named`: twins that the pattern names are edited as named; `literal`: no others follow.",
+            description="`carried`: all follow; `named`: those that a pattern names, as named; `literal`: only those.",
         ),
     ] = "carried"
     note: Annotated[str, Meta(description="A remark, kept in the record.")] = ""

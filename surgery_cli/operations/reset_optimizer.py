@@ -32,6 +32,7 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
 
     Patterns name slots, or params whose slots are meant; without any, all slots are reset. Running sums that a state
     keeps for all its slots restart with all of them. Schedules go on: they belong to no slot.
+    docs/changing-the-optimizer.md tells how to go on with another optimizer.
     """
 
     clocks: Annotated[

@@ -78,7 +78,9 @@ class AbovePlan(msgspec.Struct, frozen=True, kw_only=True):
     optimizer: Annotated[
         OptimizerPolicy | None,
         setting(
-            "What becomes of twins (Adam's `mu` and `nu` of edited params), where an edit does not say.",
+            "What becomes of twins (Adam's `mu` and `nu` of edited params), where an edit does not say: `keep` leaves"
+            " them, `transform` edits them as their params were, `reset` starts them anew, `warm` starts `mu` at 0 and"
+            " keeps what it can of `nu`.",
             Group.OPTIMIZER,
         ),
     ] = None

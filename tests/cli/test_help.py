@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -12,8 +13,11 @@ import typer
 from surgery_cli import __version__
 from surgery_cli.cli.commands.table import examples_of
 from surgery_cli.cli.main import app
+from surgery_cli.operations.table import operations
+from surgery_cli.words.topics import TOPIC_OF, TOPICS
 from tests.cli.command_lines import commands
 
+ROOT = Path(__file__).parents[2]
 SIMPLE = {"schema": 2, "version": 1}
 """Commands that cannot be used in three ways."""
 
@@ -129,3 +133,72 @@ def test_every_choice_is_completed():
 def offers(parameter):
     own = getattr(parameter, "_custom_shell_complete", None)
     return own is not None or bool(getattr(parameter.type_descriptor, "choices", None))
+
+
+def test_each_topic_is_told_on_one_screen(surgery):
+    for name in (*TOPICS, "options"):
+        told = surgery("help", name)
+        assert (told.code, told.err) == (0, "")
+        assert len(told.out.splitlines()) < (70 if name == "options" else 25)
+
+
+def test_patterns_are_told_as_their_page_tells_them(surgery):
+    page = (ROOT / "docs/patterns.md").read_text().partition("\n- ")[0]
+    rows = [
+        tuple(row.strip("| ").split(" | ")) for row in re.findall(r"^\| `.*\|$", page, re.MULTILINE)
+    ]
+    assert rows == [(left, right) for left, right in TOPICS["patterns"].rows]
+    told = surgery("help", "patterns").out
+    assert all(sign in told for sign in ("**", "{a,b}", "[*]", "%2F"))
+
+
+@pytest.mark.parametrize("name", ["plans", "policies"])
+def test_the_files_of_topics_mean_something(surgery, tmp_path, name):
+    topic = TOPICS[name]
+    file = tmp_path / topic.file
+    file.write_text(topic.example)
+    assert surgery("lint", file).code == 0
+    assert len(topic.example.splitlines()) + 1 >= 4
+    for command in (command for command, of in TOPIC_OF.items() if of == name):
+        assert all(
+            f"  {line}\n" in surgery(command, "-h").out for line in topic.example.splitlines()
+        )
+
+
+@pytest.mark.parametrize("name", commands())
+def test_help_names_every_option_and_every_word_that_it_takes(surgery, name):
+    """Options that are told elsewhere, too; and each of a policy's and of `--twins` choices has its clause."""
+    command = commands()[name]
+    told = surgery(name, "-h").out
+    shared = surgery("help", "options").out
+    for parameter in command.params:
+        if parameter.param_type_name != "option":
+            continue
+        assert re.search(rf"(^|[ ,]){re.escape(parameter.opts[0])}\b", told, re.MULTILINE), (
+            parameter.opts
+        )
+        for choice in (
+            parameter.metavar.split("|")
+            if parameter.metavar and parameter.name.endswith(("optimizer", "twins"))
+            else ()
+        ):
+            assert choice == "CKPT" or f"`{choice}`" in parameter.help
+    assert (
+        all(name in told for name in re.findall(r"^  (--[a-z-]+)", shared, re.MULTILINE))
+        or name not in operations()
+        or not operations()[name].writes
+    )
+
+
+def test_a_choice_that_is_missing_is_asked_for_on_one_line(surgery):
+    """The words of the library that reads options come as prose, for every option that must be given."""
+    for name, command in commands().items():
+        places = [
+            p.name.upper() for p in command.params if p.param_type_name == "argument" and p.required
+        ]
+        if any(p.required for p in command.params if p.param_type_name == "option"):
+            said = surgery(name, *places).err
+            assert "missing option" in said, said
+            assert "\\n" not in said
+            assert "\\t" not in said
+    assert "Choose from: safetensors, msgpack, " in surgery("export", "a", "b").err

@@ -155,7 +155,7 @@ def _parameter(key: str, field: Field, *, is_place: bool) -> inspect.Parameter:
 def _at_parameter(key: str, field: Field) -> inspect.Parameter:
     declared = typer.Argument(
         metavar="AT..." if field.required else "[AT]...",
-        help=field.description,
+        help=f"{field.description} `surgery help patterns` says how.",
         autocompletion=complete_leaf,
         show_default=False,
     )

@@ -9,7 +9,10 @@ import typer
 from typer.core import TyperGroup
 
 from surgery_cli import __version__
-from surgery_cli.cli.options.completion import complete_command
+from surgery_cli.cli.options.completion import complete_topic
+from surgery_cli.cli.options.help import GroupedHelp, readable, write_topic
+from surgery_cli.operations.table import operations
+from surgery_cli.words.topics import OPTIONS, TOPICS
 
 _STANDS_ON: Final = ("orbax-checkpoint", "tensorstore", "jax", "flax", "optax", "numpy")
 
@@ -20,19 +23,29 @@ def show_help(
         str | None,
         typer.Argument(
             metavar="[COMMAND]",
-            help="The command to explain; all of them are listed if left out.",
-            autocompletion=complete_command,
+            help="What to explain: a command, or patterns, plans, policies, options; lists commands if left out.",
+            autocompletion=complete_topic,
             show_default=False,
         ),
     ] = None,
 ) -> int:
-    """Explain a command, or list all of them."""
+    """Explain a command, patterns, plans, policies or what options edits share; or list all commands."""
     above = context.parent
     assert above is not None
     group = above.command
     assert isinstance(group, TyperGroup)
     if name is None:
         typer.echo(group.get_help(above))
+        return 0
+    if name in TOPICS:
+        formatter = context.make_formatter()
+        write_topic(TOPICS[name], formatter)
+        typer.echo(readable(formatter.getvalue().rstrip()))
+        return 0
+    if name == OPTIONS:
+        edit = group.get_command(above, next(iter(operations())))
+        assert isinstance(edit, GroupedHelp)
+        typer.echo(edit.help_of_shared(context))
         return 0
     _, command, _ = group.resolve_command(above, [name])
     assert command is not None

@@ -197,6 +197,6 @@ def examples_of(name: str) -> tuple[str, ...]:
         return (example, example.replace("SRC", "ROOT@latest", 1), f"{example} --json")
     return (
         example,
-        f"{example} --dry-run",
-        f"{example.replace('SRC', 'ROOT@latest', 1)} --seal",
+        f"{example} --dry-run --verbose",
+        f"{example.replace('SRC DST', 'ROOT@1000 ROOT', 1)} --as-step 1001",
     )

@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from surgery_cli.console.arguments import complete_checkpoint
+from surgery_cli.words.topics import OPTIONS, TOPICS
 
 if TYPE_CHECKING:
     from typer._click.core import Command
@@ -29,6 +30,11 @@ def complete_command(context: typer.Context, incomplete: str) -> list[str]:
     group = context.parent.command if context.parent is not None else None
     names = group.list_commands(context) if isinstance(group, TyperGroup) else []
     return _starting(names, incomplete)
+
+
+def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of what `help` explains."""
+    return [*complete_command(context, incomplete), *_starting([*TOPICS, OPTIONS], incomplete)]
 
 
 def complete_operation(incomplete: str) -> list[str]:

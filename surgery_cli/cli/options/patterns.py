@@ -12,7 +12,7 @@ Patterns = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[AT]...",
-        help="Patterns of leaves: `params/Dense_*`, `**/kernel`; all leaves if left out.",
+        help="Patterns of leaves: `params/Dense_*`, `**/kernel`; all leaves if left out; `surgery help patterns`.",
         autocompletion=complete_leaf,
         show_default=False,
     ),
