@@ -15,6 +15,7 @@ from surgery_cli.engine.checks import Watched
 from surgery_cli.engine.digests import Digester, block_digest
 from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.engine.forecast import pending_bytes, working_bytes
+from surgery_cli.engine.freed_memory import HEAP
 from surgery_cli.engine.grid import block_bytes, is_inside, start_of
 from surgery_cli.engine.held import Band
 from surgery_cli.engine.measurements import Block, Taking
@@ -105,6 +106,7 @@ class Transaction:
         """Once it is committed: what can be read back by now need not be at the end."""
         if writer.early is not None:
             for leaf, window, digest in self.blocks:
+                HEAP.make_room_for_one(block_bytes(leaf.spec, window))
                 writer.early.read(leaf, window, partial(_has_digest, digest))
 
     def begin(self, leaf: PlannedLeaf) -> None:

@@ -122,6 +122,7 @@ def strike():
     time.sleep(0.2)
     signal.pthread_kill(threading.get_ident(), signal.{name})  # does not wake the main thread
 
+signal.signal(signal.{name}, signal.SIG_DFL)  # `nohup` has SIGHUP ignored
 with signals.caught():
     threading.Thread(target=strike).start()
     try:

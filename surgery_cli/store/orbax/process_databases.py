@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
@@ -31,7 +30,7 @@ def of_another_save(store: OcdbtStore) -> Iterator[str]:
 def copied_databases(item: Path) -> Iterator[tuple[str, str]]:
     """Databases of processes under names that no save gives, with the one that each holds the very files of."""
     files = {
-        name: frozenset(map(os.path.basename, filesystem.files_below(item / name)))
+        name: frozenset(PurePosixPath(file).name for file in filesystem.files_below(item / name))
         for name in filesystem.names(item)
         if name.startswith(PROCESS_PREFIX) and filesystem.is_folder(item / name)
     }
