@@ -11,6 +11,7 @@ from typing import Final, NoReturn
 
 from surgery_cli.hosts.current import current
 from surgery_cli.script.time_limit import is_running_on
+from surgery_cli.settings.heap import LARGEST_REUSED_BYTES
 
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
@@ -30,8 +31,6 @@ def reuse_blocks() -> None:
     if sys.platform != "linux":
         return
     import ctypes  # which help does without
-
-    from surgery_cli.engine.freed_memory import LARGEST_REUSED_BYTES
 
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -8,6 +8,7 @@ import threading
 from functools import cache
 from typing import Any, Final
 
+from surgery_cli.settings.heap import LARGEST_REUSED_BYTES
 from surgery_cli.store.filesystem.memory_limits import resident_bytes
 
 _SPARE_BYTES: Final = 32 << 20
@@ -15,9 +16,6 @@ _SPARE_BYTES: Final = 32 << 20
 
 _CHECKED_EACH_BYTES: Final = 8 << 20
 """So much is asked for between two looks at the process, which cost as much as a tiny leaf."""
-
-LARGEST_REUSED_BYTES: Final = 32 << 20
-"""The largest that glibc keeps for reuse; what is larger goes back to the system when it is freed."""
 
 _READING: Final = 3
 """So many times its size a stored unit takes while it is read: as it is stored, decoded, and as it is asked for."""

@@ -139,7 +139,7 @@ def document_fault(document: ArrayDocument, *, is_key: bool) -> str:
         return f"its shape {list(document.shape)} is smaller than one of its chunks, {list(document.write_shape)}"
     if is_key and document.dtype != "uint32":
         return f"it is a random key, and stored as {document.dtype}"
-    if b'">' in document.raw or b'"big"' in document.raw:  # the dtype of zarr 2, a codec of zarr 3
+    if document.is_big_endian:
         return "it is stored with its bytes in the other order"
     return ""
 

@@ -202,3 +202,20 @@ def test_a_choice_that_is_missing_is_asked_for_on_one_line(surgery):
             assert "\\n" not in said
             assert "\\t" not in said
     assert "Choose from: safetensors, msgpack, " in surgery("export", "a", "b").err
+
+
+@pytest.mark.parametrize(
+    "words", ["--help", "rescale -h", "help patterns", "help options", "operations", "lint {plan}"]
+)
+def test_what_reads_no_checkpoint_loads_nothing_that_does(words):
+    plan = ROOT / "plans" / "linen-to-nnx.yaml"
+    script = (
+        "import sys\n"
+        "from surgery_cli.cli.main import run\n"
+        "try:\n    run(sys.argv[1:])\nexcept SystemExit as end:\n    assert not end.code\n"
+        "print('LOADED', *sys.modules)\n"
+    )
+    command = [sys.executable, "-c", script, *words.format(plan=plan).split()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    loaded = done.stdout.rpartition("LOADED")[2].split()
+    assert [n for n in loaded if n.startswith(("surgery_cli.store.", "surgery_cli.engine."))] == []

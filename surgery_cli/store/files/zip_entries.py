@@ -30,6 +30,7 @@ _BEHIND: Final = 0x8
 _ENCRYPTED: Final = 0x1
 _LARGEST_RATIO: Final = 1032
 """A run of zeros is the best case of deflate."""
+_READ_FIRST: Final = 4 << 10
 _READ_AT_ONCE: Final = 1 << 20
 
 
@@ -90,13 +91,13 @@ def places_of(path: Path, mark: bytes) -> Iterator[int]:
 
 def _next(path: Path, pattern: re.Pattern[bytes], at: int) -> tuple[int, bytes] | None:
     """Where a pattern of up to eight bytes stands from ``at`` on, and the bytes."""
-    size = filesystem.size(path)
+    size, count = filesystem.size(path), _READ_FIRST  # the next entry mostly begins right here
     while at < size:
-        raw = filesystem.read(path, at, _READ_AT_ONCE + 8)
+        raw = filesystem.read(path, at, count + 8)
         found = pattern.search(raw)
         if found is not None:
             return at + found.start(), found[0]
-        at += _READ_AT_ONCE
+        at, count = at + count, min(2 * count, _READ_AT_ONCE)
     return None
 
 

@@ -127,6 +127,15 @@ class ArrayDocument(msgspec.Struct, frozen=True, dict=True):
             return bool(self.fields.get("order", "C") == "C")
         return b'"transpose"' not in self.raw
 
+    @cached_property
+    def is_big_endian(self) -> bool:
+        """True if elements are stored with their highest byte first, as Orbax never does."""
+        if b'">' not in self.raw and b'"big"' not in self.raw:
+            return False  # at a glance: there may be 100,000
+        if self.zarr == 2:
+            return str(self.fields["dtype"]).startswith(">")
+        return _is_big_endian(self.fields["codecs"])
+
     def is_chunk(self, key: str) -> bool:
         """True if a key, below the array's name, is that of a chunk; what else stands there is somebody's own."""
         if not self.grid:
@@ -187,6 +196,14 @@ class ArrayDocument(msgspec.Struct, frozen=True, dict=True):
         return (
             f"at least {self.chunk_count - len(keys)} of {self.chunk_count} chunks are not stored"
         )
+
+
+def _is_big_endian(codecs: list[Any]) -> bool:
+    """What a shard says of its index is no matter of elements."""
+    given = [codec.get("configuration") or {} for codec in codecs if isinstance(codec, dict)]
+    return any(
+        one.get("endian") == "big" or _is_big_endian(one.get("codecs") or []) for one in given
+    )
 
 
 def _key_encoding(fields: dict[str, Any]) -> tuple[str, str]:
