@@ -82,8 +82,9 @@ def _invoke(command: Command, arguments: Sequence[str]) -> int:
     _check_surroundings(arguments)
     with command.make_context("surgery", list(arguments)) as context:
         _check_address_space()
-        reuse_blocks()
-        result = command.invoke(context)
+        reuse_blocks()  # before the first thread, which would have an arena of its own
+        with signals.never_missed():
+            result = command.invoke(context)
     sys.stdout.flush()
     return result if isinstance(result, int) else 0
 

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from types import FrameType
 from typing import Final
 
@@ -17,6 +17,7 @@ from surgery_cli.hosts.current import current
 struck: Final[list[BaseException]] = []
 """The signal that asked this command to end."""
 
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PATIENCE_SECONDS: Final = 1.0
 _LATER_SECONDS: Final = (0.05, 0.25, 1.0)
 """After a signal, the main thread is woken so many times, each so long after the one before."""
@@ -37,8 +38,7 @@ def say_ended(how: str) -> None:
 
     A second signal is passed over: the first one is being obeyed.
     """
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in _ENDING}
     try:
         from surgery_cli.console.printable import escaped
         from surgery_cli.store.write.aftermath import aftermath
@@ -71,7 +71,7 @@ def caught() -> Iterator[None]:
     struck.clear()
     replaced = {
         number: handler
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        for number in _ENDING
         # `nohup` has SIGHUP ignored, and so it stays
         if (handler := signal.getsignal(number)) in (signal.SIG_DFL, signal.default_int_handler)
     }
@@ -81,8 +81,7 @@ def caught() -> Iterator[None]:
     for number in replaced:
         signal.signal(number, end)
     try:
-        with _never_missed(replaced):
-            yield
+        yield
     finally:
         for number, handler in replaced.items():
             signal.signal(number, handler)
@@ -92,7 +91,7 @@ def caught() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _never_missed(numbers: Collection[int]) -> Iterator[None]:
+def never_missed() -> Iterator[None]:
     """While the block runs, the main thread also heeds a signal that comes just as it begins to wait without end.
 
     Python notes a signal when it comes, looks at its notes before it waits, and while it waits only if it is woken:
@@ -107,7 +106,7 @@ def _never_missed(numbers: Collection[int]) -> Iterator[None]:
 
     def wake() -> None:
         while found := os.read(noted, 64):
-            if not set(found).isdisjoint(numbers):
+            if not set(found).isdisjoint(_ENDING):
                 for seconds in _LATER_SECONDS:
                     time.sleep(seconds)
                     signal.pthread_kill(main, signal.SIGURG)

@@ -123,7 +123,7 @@ def strike():
     signal.pthread_kill(threading.get_ident(), signal.{name})  # does not wake the main thread
 
 signal.signal(signal.{name}, signal.SIG_DFL)  # `nohup` has SIGHUP ignored
-with signals.caught():
+with signals.caught(), signals.never_missed():
     threading.Thread(target=strike).start()
     try:
         threading.Event().wait()

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli.compute.host import HostKit
@@ -41,6 +42,36 @@ def test_what_lies_free_between_blocks_goes_back_once_that_is_too_much(asked, mu
     within, beyond = map(int, done.stdout.split())
     assert within < 8
     assert beyond > 100
+
+
+ARENAS = """
+import ctypes, sys, tempfile
+from surgery_cli.cli.main import run
+try:
+    run()
+except SystemExit as ended:
+    assert not ended.code
+libc = ctypes.CDLL(None)
+libc.fdopen.restype = ctypes.c_void_p
+with tempfile.TemporaryFile() as file:
+    stream = ctypes.c_void_p(libc.fdopen(file.fileno(), b"w"))
+    libc.malloc_info(0, stream)
+    libc.fflush(stream)
+    file.seek(0)
+    sys.stderr.write(str(file.read().count(b"<heap nr=")))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="arenas are glibc's")
+def test_every_thread_of_a_run_allocates_from_one_arena(tmp_path) -> None:
+    """What a second arena keeps, `--memory` knows nothing of; one thread before the library is asked makes one."""
+    tree = {name: np.arange(4096.0, dtype=np.float32) for name in "abcdefgh"}
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "saved", tree)
+    words = ["rescale", tmp_path / "saved", tmp_path / "new", "**", "--by", "0.5", "--quiet"]
+    command = [sys.executable, "-c", ARENAS, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == "1"
 
 
 def test_a_block_keeps_no_more_in_memory_than_itself() -> None:
