@@ -69,7 +69,7 @@ check-all: check oracle
 	@$(MAKE) --no-print-directory docs
 	@$(BIN)/python -m pytest tests/pages/test_site.py --every-combination
 	@$(MAKE) --no-print-directory versions ARGS="tests/judge tests/operations tests/store tests/probe"
-	@RESCUES=220 $(BIN)/python -m pytest tests/salvage/test_random_damage.py -n 0 -s
+	@RESCUES=220 $(BIN)/python -m pytest tests/salvage --every-combination -n 0 -s
 	@$(MAKE) --no-print-directory plans
 
 plans: $(INSTALLED)

@@ -62,6 +62,7 @@ def test_what_was_killed_goes_on(run, service, source, tmp_path):
     check(service, tmp_path)
 
 
+@pytest.mark.covers(2)
 @pytest.mark.parametrize("when", ["request", "request+"])
 @pytest.mark.parametrize("resume", [True, False], ids=["resume", "plain"])
 def test_a_signal_while_something_is_written_leaves_nothing_or_what_is_named(

@@ -4,7 +4,6 @@ Each harm of a registry, with two of Orbax's restores as the judges: one that is
 given none.
 """
 
-import gc
 import json
 import os
 import shutil
@@ -17,6 +16,7 @@ import pytest
 from orbax.checkpoint import v1
 
 from surgery_cli import surgery
+from tests.garbage import told_here
 
 TREE = {"w": jax.numpy.arange(6.0).reshape(2, 3), "b": jax.numpy.ones(3)}
 ARRAY = jax.numpy.arange(4.0)
@@ -175,11 +175,11 @@ def saved(tmp_path_factory) -> Path:
 
 
 def _is_restored(restore, place, **how):
-    try:
-        found, expected = restore(place, **how)
-    except Exception:  # noqa: BLE001 - whatever Orbax says
-        gc.collect()  # what Orbax never awaited is told in the test that it is of
-        return False
+    with told_here():
+        try:
+            found, expected = restore(place, **how)
+        except Exception:  # noqa: BLE001 - whatever Orbax says
+            return False
     return jax.tree.all(jax.tree.map(np.array_equal, found, expected))
 
 

@@ -1,7 +1,6 @@
 """An item that Orbax's handler of it does not restore is never called whole: every handler, every file, every harm."""
 
 import dataclasses
-import gc
 import random
 import shutil
 from pathlib import Path
@@ -16,6 +15,7 @@ from surgery_cli import surgery
 from surgery_cli.errors import SurgeryError
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.planning import plan_of
+from tests.garbage import told_here
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 TREE = {"w": jax.numpy.arange(12.0).reshape(3, 4)}
@@ -89,12 +89,12 @@ def _is_restored(step: Path, item: str) -> bool:
     """Whether the item's own handler restores it."""
     handlers = {"metrics": ocp.JsonCheckpointHandler(filename="metrics")}
     known = {item: handlers[item]} if item in handlers else {}
-    with ocp.Checkpointer(ocp.CompositeCheckpointHandler(**known)) as checkpointer:
+    handler = ocp.CompositeCheckpointHandler(**known)
+    with told_here(), ocp.Checkpointer(handler) as checkpointer:
         try:
             found = checkpointer.restore(step, args=ocp.args.Composite(**{item: RESTORES[item]}))
         except Exception:  # noqa: BLE001 - whatever Orbax says
             found = {item: None}
-    gc.collect()  # what Orbax never awaited is told in the test that it is of
     return found[item] is not None
 
 
