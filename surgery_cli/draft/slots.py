@@ -91,9 +91,9 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``is_told`` marks a power that the user said in ``slots:``. ``unsure_because`` says why a power or what is left of
     a start is not known, ``settled_by`` what would settle it, the ways in order. ``known_by`` says how the power is
     known, ``assumed`` what it and the start rest on where that is no proof, ``fresh_assumed`` likewise of ``fresh``.
-    ``said`` is the factory that the user named for the whole tree, where that is how it is known. ``kinds`` are those
-    that its state may be by the metadata and the user's word, ``donor_assumed`` what it rests on where it came from a
-    donor with its param.
+    ``factory`` is the one that the user named, ``said`` the same if it was named for the whole tree. ``kinds`` are
+    those that its state may be by the metadata and the user's word, ``donor_assumed`` what it rests on where it came
+    from a donor with its param.
     """
 
     path: LeafPath
@@ -123,6 +123,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     unsure_because: str = ""
     settled_by: tuple[str, ...] = ()
     known_by: Source = "disk"
+    factory: str = ""
     said: str = ""
     assumed: Assumption | None = None
     fresh_assumed: Assumption | None = None

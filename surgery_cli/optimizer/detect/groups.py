@@ -45,14 +45,15 @@ class Signal(msgspec.Struct, eq=False):
 
     Shared by all states that it reaches, so that it can still turn out to be unknown (None). ``behind`` is the state
     that surely stands before in the same chain and normalises, however far before. ``is_per_leaf``: the exponent holds
-    for factors of whole leaves only. ``provided`` is what else must hold for it. ``said`` is the factory whose name,
-    given for the whole tree, implies it.
+    for factors of whole leaves only. ``provided`` is what else must hold for it. ``factory`` is the one whose name
+    implies it, ``said`` the same if it was given for the whole tree.
     """
 
     value: int | None
     behind: Behind | None = None
     is_per_leaf: bool = False
     provided: Assumption | None = None
+    factory: str = ""
     said: str = ""
 
 
@@ -131,6 +132,7 @@ class Group(msgspec.Struct, kw_only=True):
             settled_by=unsure.fixes if unsure else (),
             known_by="word" if is_said else "disk",
             kinds=tuple(fields),
+            factory=self.forced.factory if self.forced is not None else "",
             said=self.forced.said if self.forced is not None else "",
             assumed=together((begun.assumed, *self._provisos(field))),
             fresh_assumed=begun.fresh_assumed,

@@ -78,6 +78,7 @@ class NamedKinds:
                     signals[kind],
                     is_per_leaf=is_per_leaf,
                     provided=provided if is_per_leaf else None,
+                    factory=name,
                     said="" if node else name,
                 )
                 said = said or (left[:1], signal)

@@ -1,9 +1,8 @@
-"""The decays of an optimizer's moments: as they stand in the checkpoint, else as tried out, else optax's defaults."""
+"""The decays of an optimizer's moments: as stored in the checkpoint, else as tried out, else its factory's defaults."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -11,13 +10,8 @@ from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.slots import Slot
 from surgery_cli.optimizer.follow.clocks import standing
+from surgery_cli.optimizer.knowledge.usual_decays import decay_arguments
 from surgery_cli.tree.paths import LeafPath
-
-_ARGUMENTS: Final[Mapping[str, tuple[tuple[str, float], ...]]] = {
-    "adam-family": (("b1", 0.9), ("b2", 0.999)),
-    "rmsprop": (("", 0.0), ("decay", 0.9)),
-}
-"""By family: the arguments of optax's factories for first and second moments, and their defaults."""
 
 
 class Decays(msgspec.Struct, frozen=True):
@@ -64,8 +58,8 @@ def decays_of(slot: Slot, draft: Draft, number: Callable[[LeafRef], float | None
     stored: list[bool] = []
     beside = (one for one in draft.slots_of.get(slot.param, ()) if one.state == slot.state)
     tried = decays_tried(beside)
-    for n, (name, usual) in enumerate(_ARGUMENTS.get(slot.optimizer, ())):
-        place = _place_of(name, slot, draft)
+    for n, (name, usual) in enumerate(decay_arguments(slot.kinds, slot.factory)):
+        place = _place_of(name, slot, draft) if name else None
         taken = usual if tried is None else (tried.first, tried.second)[n]
         value = taken if place is None else standing(draft.leaves[place], number)
         if value is None or not 0 <= value < 1:
