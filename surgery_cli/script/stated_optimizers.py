@@ -12,6 +12,7 @@ from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.optimizer.detect.stated_kind import by_node, is_call
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.optimizer.knowledge.factories import FACTORIES
+from surgery_cli.script.factoring import least_factored, whole_moments
 from surgery_cli.script.optimizer_call import optimizer_of
 from surgery_cli.script.optimizer_trial import try_optimizer
 from surgery_cli.script.optimizers import Optimizer, Table, made_by
@@ -27,10 +28,14 @@ _SHOWN: Final = 3
 
 
 class Stated(NamedTuple):
-    """A call, and what was seen of the slots of every state that it makes, by plain path."""
+    """A call, and what was seen of the slots of every state that it makes, by plain path.
+
+    ``least_factored`` is by plain node (see ``factoring``).
+    """
 
     text: str
     measured: dict[LeafPath, Measured]
+    least_factored: dict[LeafPath, int]
 
 
 def tried_calls(
@@ -58,6 +63,7 @@ def _tried(
     transformation = optimizer_of(text)
     states = {place: _state(tree, place) for place in _places(tree, survey, node)}
     measured: dict[LeafPath, Measured] = {}
+    least: dict[LeafPath, int] = {}
     made: Table | None = None
     for params, root in _params(tree, survey):
         made = made_by(transformation, params)
@@ -78,9 +84,11 @@ def _tried(
         for place, seen in tried:
             top, taken = plain_path(place), _taken_for_granted(place, root)
             measured.update((top / path, one.below(top, taken)) for path, one in seen.items())
+            shown = least_factored(optimizer, whole_moments(survey, place))
+            least.update((top / inner, size) for inner, size in shown.items())
     if not measured:
         _refuse(node, text, states, made, _example(tree, survey))
-    return Stated(text, measured)
+    return Stated(text, measured, least)
 
 
 def _taken_for_granted(place: LeafPath, root: LeafPath) -> Assumption | None:

@@ -8,6 +8,7 @@ from surgery_cli.engine.reading import read_scalar
 from surgery_cli.optimizer.detect.settled import said_by_script
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.proof.records import checked
+from surgery_cli.script.factoring import least_factored, whole_moments, with_factoring
 from surgery_cli.script.function import Script
 from surgery_cli.script.items import aligned
 from surgery_cli.script.optimizer_trial import try_optimizer
@@ -49,7 +50,11 @@ def told_by_script(
         instead = f"return {how} from '{script.name}': {what} does not hold the optimizer"
     counters = Counters(checkpoint)
     measured: dict[LeafPath, Measured] = {}
+    least: dict[LeafPath, int] = {}
     for path, optimizers in abstract.optimizers.items():
+        if len(optimizers) == 1:
+            shown = least_factored(optimizers[0], whole_moments(known, path))
+            least.update((plain_path(path) / node, size) for node, size in shown.items())
         for optimizer in optimizers:
             try:
                 seen = try_optimizer(optimizer, counters.below(plain_path(path)))
@@ -61,6 +66,7 @@ def told_by_script(
             for inner, one in seen.items():
                 node = plain_path(path)
                 measured[node / inner] = _both(measured.get(node / inner), one.below(node))
+    known = with_factoring(known, least)
     found = said_by_script(known, advised(settled(known, measured), instead))
     notes += _how_much(f"the optimizer of '{script.name}'", known, found, counters)
     return found, notes if known.slots else [], counters.bytes
@@ -78,6 +84,7 @@ def told_by_calls(
     notes: list[Note] = []
     counters = Counters(checkpoint)
     for call in tried_calls(kind, checkpoint.tree, known, counters.below):
+        known = with_factoring(known, call.least_factored)
         found = said_by_script(known, settled(known, call.measured))
         notes += _how_much(f"`{call.text}`", known, found, counters)
         known = found

@@ -11,12 +11,18 @@ from surgery_cli.draft.arrangement import rearranged, reshaped, resized
 from surgery_cli.draft.effect import Effect, is_new
 from surgery_cli.draft.expression import Recipe
 from surgery_cli.draft.recipe import Draft
-from surgery_cli.draft.slots import LEAST_FACTORED, Factoring, Slot
+from surgery_cli.draft.slots import Factoring, Slot
 from surgery_cli.errors import Problem
 from surgery_cli.optimizer.follow.answers import default_policy
 from surgery_cli.optimizer.follow.maps import Maps
 from surgery_cli.optimizer.follow.rearranged import factored_axes
-from surgery_cli.optimizer.follow.refusals import does_not_fit, has_no_map, other_partition
+from surgery_cli.optimizer.follow.refusals import (
+    SETTLES_FACTORING,
+    does_not_fit,
+    has_no_map,
+    other_partition,
+    unknown_factoring,
+)
 from surgery_cli.optimizer.follow.states import Edit
 from surgery_cli.optimizer.follow.transform import Change, at_mean
 from surgery_cli.tree.paths import LeafPath
@@ -32,6 +38,7 @@ class Fit(NamedTuple):
     spec: LeafSpec | None
     relation: str
     why: str = ""
+    settled_by: str = ""
 
 
 def fitted(slot: Slot, own: LeafSpec, old: LeafSpec, param: LeafSpec) -> Fit:
@@ -66,11 +73,7 @@ def _factored(factoring: Factoring, relation: str, own: LeafSpec, param: LeafSpe
     shape, part = param.shape, factoring.part
     has = factoring.is_factored(shape)
     if has is None:
-        why = (
-            f"whether a param of shape {list(shape)} is factored depends on `min_dim_size_to_factor`,"
-            f" which other params show not to be {LEAST_FACTORED}"
-        )
-        return Fit(None, relation, why)
+        return Fit(None, relation, unknown_factoring(shape), SETTLES_FACTORING)
     if has == (part == "whole"):
         nothing = msgspec.structs.replace(reshaped(own, (1,)), sharding=None)
         return Fit(own if own.shape == (1,) else nothing, "one")
@@ -165,7 +168,7 @@ class Renewals:
             own = self._draft.leaves[slot.path].spec
             fit = fitted(slot, own, old, new)
             if fit.spec is None:
-                yield has_no_map(slot, self._name, fit.why)
+                yield has_no_map(slot, self._name, fit.why, settled_by=fit.settled_by)
             elif self._stay and fit.spec.shape != own.shape and not slot.is_params_like:
                 yield does_not_fit(slot, own, new)
             else:

@@ -71,7 +71,11 @@ class Maps:
         """Why slots cannot become what they must, by what is said once; ``fresh`` are those that only restart."""
         return {
             (slot.node, move.why): has_no_map(
-                slot, name, move.why, may_restart=move.recipe is not None
+                slot,
+                name,
+                move.why,
+                may_restart=move.recipe is not None,
+                settled_by=move.settled_by,
             )
             for slot in slots
             if (move := found[slot.path]).is_stuck(restarts=slot.path in fresh)

@@ -138,7 +138,7 @@ class _Growing:
             own = msgspec.structs.replace(own, dtype=param.dtype)
         fit = fitted(model, own, old, param)
         if fit.spec is None:
-            raise PlanError.of([has_no_map(new, "add", fit.why)])
+            raise PlanError.of([has_no_map(new, "add", fit.why, settled_by=fit.settled_by)])
         spec = msgspec.structs.replace(fit.spec, stored_bytes=None)
         slot = msgspec.structs.replace(new, relation=fit.relation)
         draft = self._draft.with_leaves({slot.path: _nothing_yet(spec, slot.path)})

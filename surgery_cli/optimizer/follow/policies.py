@@ -187,7 +187,7 @@ class _Carrying:
         refused = self.maps.refusals(slots, moves, fresh, self._edit.name)
         self.refused.update({**refused, **self.refused})
         for slot in slots if not refused else ():
-            recipe, relation, _ = moves[slot.path]
+            recipe, relation, *_ = moves[slot.path]
             assert recipe is not None
             if slot.path in fresh and relation != "one":
                 self._reset(slot, policy, recipe.spec)

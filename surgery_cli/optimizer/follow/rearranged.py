@@ -13,7 +13,8 @@ from surgery_cli.draft.kernels.convert import Convert
 from surgery_cli.draft.kernels.factors import Product
 from surgery_cli.draft.kernels.fill import Fill
 from surgery_cli.draft.kernels.sums import mean_along
-from surgery_cli.draft.slots import LEAST_FACTORED, Slot
+from surgery_cli.draft.slots import Slot
+from surgery_cli.optimizer.follow.refusals import SETTLES_FACTORING, unknown_factoring
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.lists import listed
@@ -22,12 +23,14 @@ from surgery_cli.words.lists import listed
 class Move(NamedTuple):
     """What a map makes of a slot: its recipe, and how its shape follows from the param's from then on.
 
-    ``why`` says why it cannot follow the map; the recipe, if there is one, is then of the shape in which it restarts.
+    ``why`` says why it cannot follow the map, ``settled_by`` what would settle that, if anything; the recipe, if there
+    is one, is then of the shape in which it restarts.
     """
 
     recipe: Recipe | None
     relation: str
     why: str = ""
+    settled_by: str = ""
 
     def is_stuck(self, *, restarts: bool) -> bool:
         """True if the slot cannot become what it must: follow the map, or restart in its new shape."""
@@ -156,11 +159,8 @@ def _factored(slots: Sequence[Slot], recipes: Inputs, by: Mapped) -> dict[LeafPa
     assert whole.factoring is not None
     has = whole.factoring.is_factored(by.after.shape)
     if has is None:
-        why = (
-            f"whether a param of shape {list(by.after.shape)} is factored depends on `min_dim_size_to_factor`,"
-            f" which other params show not to be {LEAST_FACTORED}"
-        )
-        return {slot.path: _unknown(slot, why) for slot in slots}
+        why = unknown_factoring(by.after.shape)
+        return {slot.path: Move(None, slot.relation, why, SETTLES_FACTORING) for slot in slots}
     had = [moment.is_factored for moment in moments]
     r, c, v, _ = moments[0]
     if not any(had) and not has:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from surgery_cli.draft.effect import Scales, is_new, may_be_negative
 from surgery_cli.draft.placeholders import KIND, slots_line
 from surgery_cli.draft.recipe import SOURCE, Draft
-from surgery_cli.draft.slots import Slot
+from surgery_cli.draft.slots import LEAST_FACTORED, Slot
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.optimizer.detect.groups import LIKE_INIT
 from surgery_cli.optimizer.follow.answers import Answer, answers_to
@@ -63,13 +63,32 @@ def unknown_start(slot: Slot, *, may_stay: bool = True) -> PlanError:
     )
 
 
-def has_no_map(slot: Slot, name: str, why: str, *, may_restart: bool = False) -> Problem:
+SETTLES_FACTORING: Final = worded(
+    "say it with {optimizer_kind: {}}, the call in your script, or {}",
+    "adafactor(…, min_dim_size_to_factor=N)",
+    LIKE_INIT,
+)
+
+
+def unknown_factoring(shape: Sequence[int]) -> str:
+    """Why it is not known whether a param of this shape has a factored moment."""
+    return (
+        f"whether a param of shape {list(shape)} is factored depends on `min_dim_size_to_factor`,"
+        f" which other params show not to be {LEAST_FACTORED}"
+    )
+
+
+def has_no_map(
+    slot: Slot, name: str, why: str, *, may_restart: bool = False, settled_by: str = ""
+) -> Problem:
     """Why a slot cannot follow the edit of this name, which moves the elements of its param."""
     delete = f"`delete` '{slot.whole_state}' in an edit before, and let the script begin with fresh optimizer state"
     return Problem(
         f"'{slot.path}' cannot follow '{name}' on '{slot.param}'",
         why=why,
-        fix=worded("use {optimizer: reset}: it starts anew") if may_restart else delete,
+        fix=worded("use {optimizer: reset}: it starts anew")
+        if may_restart
+        else joined("; or ", filter(None, (settled_by, delete))),
         path=str(slot.path),
     )
 
