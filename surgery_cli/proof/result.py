@@ -27,10 +27,9 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import unreadable
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import Checkpoint
-from surgery_cli.store.open.item import PytreeItem, ReadBefore
-from surgery_cli.store.write.early_reads import EarlyReads
+from surgery_cli.store.open.item import ReadBefore
+from surgery_cli.store.write.early_reads import Vouching
 from surgery_cli.store.write.item_plan import ItemPlan
-from surgery_cli.store.write.upload_buffer import UploadBuffer
 from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.sharding import NamedSharding
@@ -51,7 +50,7 @@ def verify_result(
     memory_bytes: int,
     listener: Listener | None,
     before: Mapping[str, ReadBefore] | None = None,
-    vouching: Mapping[str, UploadBuffer | EarlyReads] = {},
+    vouching: Mapping[str, Vouching] = {},
 ) -> Checkpoint:
     """Compare every path, kind, shape and dtype with the draft, and read the written leaves back.
 
@@ -141,16 +140,15 @@ class _Task(NamedTuple):
 def _vouched(
     written: Checkpoint,
     plans: Mapping[str, ItemPlan],
-    vouching: Mapping[str, UploadBuffer | EarlyReads],
+    vouching: Mapping[str, Vouching],
 ) -> set[LeafPath]:
     """The leaves of which all that was written was read back already, and stands as it did then."""
     found = set()
     for name, reads in vouching.items():
         for leaf in plans[name].computed:
             item, path = written.item_of(leaf.draft_path)
-            assert isinstance(item, PytreeItem)
-            array = item.leaves[path].array
-            if array is not None and reads.vouches_for(array, leaf.referred):
+            array = item.array_of(path)
+            if array is not None and reads.vouches_for(leaf, array):
                 found.add(leaf.draft_path)
     return found
 

@@ -45,6 +45,9 @@ class NewItem:
         """Nothing is there."""
         return None
 
+    def array_of(self, path: LeafPath) -> None:
+        """Nothing is there."""
+
 
 def plan_export(
     draft: Draft, form: OutputFormat, sources: Mapping[str, Any]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from surgery_cli.store import filesystem
 from surgery_cli.store.export.contract import Encoded, FileParts, Late, Part, Values
+from surgery_cli.store.export.growing_files import GrowingFiles, growing_files
 from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.orbax.arrays import Window
 from surgery_cli.store.write.arrays import Batch, NoArrays
@@ -30,7 +31,8 @@ class SequentialWriter(ItemWriter):
 
     def __init__(self, plan: ItemPlan, target: Path, files: Sequence[FileParts]) -> None:
         self._files = _Files(target, files)
-        super().__init__(plan, target, _Blocks(plan, self._files))
+        early = growing_files(target, files, plan)
+        super().__init__(plan, target, _Blocks(plan, self._files, early))
 
     def begin(self) -> None:
         """Make the folder, if there is to be one."""
@@ -48,9 +50,10 @@ class SequentialWriter(ItemWriter):
 class _Blocks(NoArrays):
     """Takes the blocks of a transaction in any order, and writes them in theirs when it is committed."""
 
-    def __init__(self, plan: ItemPlan, files: _Files) -> None:
+    def __init__(self, plan: ItemPlan, files: _Files, early: GrowingFiles | None) -> None:
         self._place = {leaf.path: number for number, leaf in enumerate(plan.leaves)}
         self._files = files
+        self.early = self._growing = early
         self._turns = Turns()
 
     @contextmanager
@@ -62,8 +65,13 @@ class _Blocks(NoArrays):
             turn.fail(error)
             raise
         with turn.taken():
-            for leaf, _, values in sorted(found.blocks, key=self._order):
-                self._files.put(leaf.path, values)
+            blocks, found.blocks = sorted(found.blocks, key=self._order), []
+            paths = {leaf.path for leaf, _, values in blocks if values.size}
+            with nullcontext() if self._growing is None else self._growing.growing(paths):
+                while blocks:  # what is written need not be held while it is read back
+                    leaf, _, values = blocks.pop(0)
+                    self._files.put(leaf.path, values)
+                self._files.flush()
 
     def _order(self, block: tuple[PlannedLeaf, Window, Any]) -> tuple[int, ...]:
         leaf, window, _ = block
@@ -91,6 +99,7 @@ class _Files:
         self._files = files
         self._writing = self._written()
         self._wanted: Values | Encoded | None = None
+        self._stream: BinaryIO | None = None
 
     def begin(self) -> None:
         if any(file.name for file in self._files):
@@ -112,6 +121,12 @@ class _Files:
         buffer = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
         self._wanted = self._writing.send(buffer)
 
+    def flush(self) -> None:
+        """What was put is in the files, for whoever reads them."""
+        if self._stream is not None and not self._stream.closed:
+            with write_errors(self._stream.name):
+                self._stream.flush()
+
     def finish(self) -> None:
         assert self._wanted is None, f"values of {self._wanted} are missing"
 
@@ -123,6 +138,7 @@ class _Files:
         for file in self._files:
             place = self._target / file.name if file.name else self._target
             with write_errors(place.name), filesystem.create(place) as stream:
+                self._stream = stream
                 yield from _parts_written(stream, file.parts)
         yield None
 

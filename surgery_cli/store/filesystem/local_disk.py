@@ -153,11 +153,16 @@ class _LocalEntry:
         return self._entry.stat().st_size
 
 
-def let_cached_go(place: Place) -> None:
-    """Tell the system that nobody here reads a file again; what is on the disk of it leaves the cache."""
+def let_cached_go(place: Place, *, written: bool = False) -> None:
+    """Tell the system that nobody here reads a file again; what is on the disk of it leaves the cache.
+
+    ``written``: what of it is on its way there is waited for, and leaves as well.
+    """
     if sys.platform == "linux":
         descriptor = os.open(place, os.O_RDONLY)
         try:
+            if written:
+                os.fdatasync(descriptor)
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(descriptor)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from surgery_cli.store import filesystem
+from surgery_cli.store.files.contiguous import ContiguousArray
 from surgery_cli.store.filesystem.listing import is_record
 from surgery_cli.store.locate.file_formats import FileFormat
 from surgery_cli.store.open.bounds import check_paths
@@ -39,6 +40,10 @@ class FileItem:
     def identity(self, path: LeafPath) -> Hashable | None:
         return None
 
+    def array_of(self, path: LeafPath) -> ContiguousArray | None:
+        found: ContiguousArray | None = self.content.place_of(path)
+        return found
+
     @property
     def files(self) -> list[Path]:
         """The file, or those of a folder of them."""
@@ -49,7 +54,7 @@ class FileItem:
 
     def ranges_of(self, path: LeafPath) -> tuple[Path, list[tuple[int, int]]]:
         """In which file the values of a leaf stand, and where; nowhere, if they are not as they are in memory."""
-        array = self.content.place_of(path)
+        array = self.array_of(path)
         if array is None:
             return self.directory, []
         return array.path, [(one.offset, one.offset + one.length) for one in array.segments]

@@ -13,6 +13,7 @@ import msgspec
 from surgery_cli.compute.numpy_dtypes import numpy_dtype
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
+from surgery_cli.store.files.contiguous import ContiguousArray
 from surgery_cli.store.files.msgpack_tree import MsgpackFile
 from surgery_cli.store.files.t5x import BITS_OF_BFLOAT16, ArraySpec
 from surgery_cli.store.open.bounds import check_paths, refuse_foreign_names
@@ -58,6 +59,9 @@ class Item(Protocol):
 
     def identity(self, path: LeafPath) -> Hashable | None:
         """Equal for two leaves that refer to the same stored bytes; None if that cannot be told."""
+
+    def array_of(self, path: LeafPath) -> StoredArray | ContiguousArray | None:
+        """Where the values of a leaf are stored; None if that is no array of its own."""
 
 
 class StoredLeaf(msgspec.Struct, frozen=True, gc=False):
@@ -253,6 +257,9 @@ class PytreeItem:
         if leaf.array is None or self.store is None:
             return None
         return self.store.identity(leaf.array.name)
+
+    def array_of(self, path: LeafPath) -> StoredArray | None:
+        return self.leaves[path].array
 
     def fingerprint(self) -> str:
         record = hashlib.sha256()

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 from surgery_cli.store.orbax.arrays import Window
-from surgery_cli.store.write.early_reads import EarlyReads
+from surgery_cli.store.write.early_reads import ReadsEarly
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf
 from surgery_cli.store.write.upload_buffer import UploadBuffer
 
@@ -63,8 +63,9 @@ class ArrayWriter(Protocol):
     buffer: UploadBuffer | None
     """Through which all is written, where it goes to a bucket."""
 
-    early: EarlyReads | None
-    """What reads back each batch after its commit, where it goes to a database on a disk."""
+    @property
+    def early(self) -> ReadsEarly | None:
+        """What reads back each batch after its commit, where it goes to a database or to files on a disk."""
 
 
 class NoArrays:
@@ -72,7 +73,7 @@ class NoArrays:
 
     raw_bytes = 0
     buffer: UploadBuffer | None = None
-    early: EarlyReads | None = None
+    early: ReadsEarly | None = None
 
     def place(self, plan: ItemPlan) -> None:
         """Nothing is stored."""

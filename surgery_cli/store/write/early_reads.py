@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
@@ -18,7 +18,6 @@ from surgery_cli.store.orbax.contexts import new_context
 from surgery_cli.store.orbax.stored_values import NOT_RENAMED
 from surgery_cli.store.orbax.zarr import parse
 from surgery_cli.store.write.array_access import read_block
-from surgery_cli.store.write.chunk_references import Referred
 from surgery_cli.store.write.item_plan import PlannedLeaf
 from surgery_cli.store.write.ocdbt_references import database_spec
 
@@ -35,6 +34,22 @@ _FOLDER: Final = "d"
 def early_reads_for(target: Path) -> EarlyReads | None:
     """Those of a database on a disk; what goes to a bucket is read back before it is sent."""
     return None if isinstance(target, BucketPath) else EarlyReads(target)
+
+
+class Vouching(Protocol):
+    """What knows of which leaves all that was written was read back."""
+
+    def vouches_for(self, leaf: PlannedLeaf, array: Any) -> bool:
+        """True if a leaf need not be read again; ``array``: how it is stored, as the result says when it is opened."""
+
+
+class ReadsEarly(Vouching, Protocol):
+    """What reads back each batch after its commit."""
+
+    def read(
+        self, leaf: PlannedLeaf, window: Window, agrees: Callable[[np.ndarray[Any, Any]], bool]
+    ) -> None:
+        """Read back a block that was committed; one that does not agree is left to whoever reads at the end."""
 
 
 class EarlyReads:
@@ -83,11 +98,12 @@ class EarlyReads:
             with self._lock:
                 self._places.update(places)
 
-    def vouches_for(self, array: StoredArray, referred: Referred | None) -> bool:
+    def vouches_for(self, leaf: PlannedLeaf, array: StoredArray) -> bool:
         """True if all that was written of a stored array was read back, and stands where and as it did.
 
-        ``referred``: what it takes of others, whose places are compared with what was meant.
+        Of what the leaf takes of others, the places are compared with what was meant.
         """
+        referred = leaf.referred
         taken = (
             frozenset() if referred is None else {key for one in referred.taken for key in one.to}
         )

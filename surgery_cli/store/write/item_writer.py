@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from surgery_cli.draft.kernel import Window
 from surgery_cli.store import filesystem
 from surgery_cli.store.write.arrays import ArrayWriter, Batch
-from surgery_cli.store.write.early_reads import EarlyReads
+from surgery_cli.store.write.early_reads import ReadsEarly
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf
 from surgery_cli.store.write.upload_buffer import UploadBuffer
 from surgery_cli.tree.paths import LeafPath
@@ -47,7 +47,7 @@ class ItemWriter:
         return self._arrays.buffer
 
     @property
-    def early(self) -> EarlyReads | None:
+    def early(self) -> ReadsEarly | None:
         """What reads back each batch after its commit; see ``ArrayWriter``."""
         return self._arrays.early
 

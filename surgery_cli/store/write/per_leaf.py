@@ -18,7 +18,7 @@ from surgery_cli.store.orbax.contexts import new_context
 from surgery_cli.store.orbax.stored_values import pieces
 from surgery_cli.store.write.array_access import open_for_writing, read_block, store_block
 from surgery_cli.store.write.arrays import Batch
-from surgery_cli.store.write.early_reads import EarlyReads
+from surgery_cli.store.write.early_reads import ReadsEarly
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.write.still_placed import check_folders
 from surgery_cli.store.write.upload_buffer import buffer_for
@@ -38,7 +38,7 @@ class PerLeafWriter:
         self.linker = linker
         self.raw_bytes = 0
         self.buffer = buffer_for(target) if buffered else None
-        self.early: EarlyReads | None = None
+        self.early: ReadsEarly | None = None
         self._context = new_context() if self.buffer is None else self.buffer.context
         self._opened: dict[str, Any] = {}
         self._lock = threading.Lock()

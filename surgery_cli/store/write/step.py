@@ -15,7 +15,7 @@ from surgery_cli.store.locate.location import Location
 from surgery_cli.store.locate.step_formats import renumbered
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem, ReadBefore
-from surgery_cli.store.write.early_reads import EarlyReads
+from surgery_cli.store.write.early_reads import Vouching
 from surgery_cli.store.write.item import PytreeWriter, carrying, open_writer
 from surgery_cli.store.write.item_plan import ItemPlan
 from surgery_cli.store.write.item_writer import ItemWriter
@@ -172,7 +172,7 @@ class StepWriter:
         return {name: writer.buffer for name, writer in writers if writer.buffer is not None}
 
     @property
-    def vouching(self) -> dict[str, UploadBuffer | EarlyReads]:
+    def vouching(self) -> dict[str, Vouching]:
         """For every item, what knows which of its arrays were read back already, where something does."""
         writers = ((name, writer.buffer or writer.early) for name, writer in self.items.items())
         return {name: found for name, found in writers if found is not None}

@@ -18,7 +18,6 @@ from surgery_cli.store.orbax.btree import MANIFEST
 from surgery_cli.store.orbax.contexts import POOLS, new_context
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
 from surgery_cli.store.write.array_access import open_for_writing, read_block, store_block
-from surgery_cli.store.write.chunk_references import Referred
 from surgery_cli.store.write.database_versions import newest_version
 from surgery_cli.store.write.item_plan import PlannedLeaf
 from surgery_cli.store.write.transactions import atomic
@@ -130,10 +129,10 @@ class UploadBuffer:
         memory = ts.KvStore.open({"driver": "memory"}, context=self.context).result()
         memory.write(MANIFEST, manifest).result()
 
-    def vouches_for(self, array: StoredArray, referred: Referred | None) -> bool:
+    def vouches_for(self, leaf: PlannedLeaf, array: StoredArray) -> bool:
         """True if all that was written of a stored array was read back, and stands as it was sent.
 
-        ``referred``: what it takes of others, whose places are compared with what was meant.
+        Of what the leaf takes of others, the places are compared with what was meant.
         """
         if array.name not in self.read_back:
             return False
@@ -141,7 +140,7 @@ class UploadBuffer:
             files = {extent.file for extent in array.extents}
         else:
             files = {below(array.name) + key for key in array.keys}
-        if referred is not None:
+        if leaf.referred is not None:
             files &= self.sent.keys()
         return self._stand(files)
 
