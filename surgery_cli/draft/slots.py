@@ -131,6 +131,16 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     kinds: tuple[str, ...] = ()
 
     @property
+    def title(self) -> str:
+        """Its name, and what made it as far as that is known: a family is told by the form of the state alone.
+
+        >>> Slot(path=LeafPath(("opt", "nu")), param=LeafPath(("w",)), name="nu", power=-2, optimizer="rmsprop").title
+        "nu of a state like rmsprop's"
+        """
+        family = f"a state like {self.optimizer}'s" if self.optimizer else "an unknown state"
+        return f"{self.name} of {self.factory or family}"
+
+    @property
     def is_settled(self) -> bool:
         """True if it is known how the slot follows a factor."""
         return self.power is not None and self.start is not None

@@ -57,7 +57,7 @@ def _why_not(path: LeafPath, draft: Draft) -> str:
     if not slot.in_optimizer or slot.is_params_like or slot.relation == "hole":
         return ""
     if slot.is_even:
-        return f"{slot.name} of {slot.optimizer} holds squares or magnitudes; the optimizer takes roots of them"
+        return f"{slot.title} holds squares or magnitudes; the optimizer takes roots of them"
     if slot.power is None and slot.fresh is None:
         return f"nothing tells what {slot.name} is, and it may hold squares"
     return ""

@@ -124,7 +124,7 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
             )
             raise PlanError(
                 f"the initial value of '{slot.path}' is not known",
-                why=f"{slot.optimizer} starts {slot.name} from its own settings, which are not on disk",
+                why=f"{slot.title} starts at a setting of the optimizer, which is not on disk",
                 fix=worded("give it with {fill}, {}or leave these slots out with {except}", usual),
                 field="fill",
             )

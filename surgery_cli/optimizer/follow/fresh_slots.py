@@ -60,9 +60,7 @@ def fitted(slot: Slot, own: LeafSpec, old: LeafSpec, param: LeafSpec) -> Fit:
         case "scalar" | "one" | "hole":
             return Fit(own, slot.relation)
         case _:
-            return Fit(
-                None, slot.relation, f"no rule is known for a {slot.name} of {slot.optimizer}"
-            )
+            return Fit(None, slot.relation, f"no rule is known for a {slot.title}")
 
 
 def _factored(factoring: Factoring, relation: str, own: LeafSpec, param: LeafSpec) -> Fit:

@@ -75,7 +75,7 @@ def _moved(slot: Slot, recipes: tuple[Recipe, ...], by: Mapped) -> Move:
         case "scalar" | "one" | "hole":
             return Move(first, slot.relation)
         case _:
-            return _unknown(slot, f"no rule is known for a {slot.name} of {slot.optimizer}")
+            return _unknown(slot, f"no rule is known for a {slot.title}")
 
 
 def _vectors(slots: Sequence[Slot], recipes: Inputs, by: Mapped) -> dict[LeafPath, Move]:

@@ -39,7 +39,7 @@ def cannot_follow(slot: Slot, name: str) -> Problem:
         f"'{slot.path}' cannot follow '{name}' on '{slot.param}'",
         why=PER_LEAF
         if slot.is_per_leaf
-        else f"no rule is known for a {slot.name} ({slot.relation}) of {slot.optimizer}",
+        else f"no rule is known for a {slot.title} ({slot.relation})",
         fix=worded("use {optimizer: keep}, `reset` or `warm`"),
         path=str(slot.path),
     )
@@ -49,7 +49,7 @@ def unknown_start(slot: Slot, *, may_stay: bool = True) -> PlanError:
     """A slot is to restart, and nobody knows at what; ``may_stay``: it could be left as it is instead."""
     return PlanError(
         f"the initial value of '{slot.path}' is not known",
-        why=f"{slot.optimizer} starts it from its own settings, which are not on disk",
+        why=f"{slot.title} starts at a setting of the optimizer, which is not on disk",
         fix=Text(
             worded("use {optimizer: keep}, or ") if may_stay else "",
             worded(
@@ -170,7 +170,7 @@ def _why_nonnegative(path: LeafPath, draft: Draft) -> str:
     """Why the optimizer's leaf at ``path`` is never below 0; '' if it may be."""
     slot, origin = draft.slots.get(path), draft.leaves[path].home
     if slot is not None and slot.is_even and slot.relation != "hole":
-        return f"{slot.name} of {slot.optimizer} holds squares or magnitudes; the optimizer takes roots of them"
+        return f"{slot.title} holds squares or magnitudes; the optimizer takes roots of them"
     if origin is not None and origin.source == SOURCE and origin.path in draft.nonnegative:
         return "the optimizer keeps a square, a size or a rate in it, which is never below 0"
     return ""
