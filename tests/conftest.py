@@ -77,6 +77,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_configure(config: pytest.Config) -> None:
     """A flag that a release of XLA does not know ends the process, so others than the pinned one get none."""
     config.addinivalue_line("markers", covers.MARK)
+    config.addinivalue_line("markers", covers.SAMPLED)
     pinned = CONSTRAINTS.read_text("utf-8").split()
     if not config.getoption("every_combination") and f"jaxlib=={version('jaxlib')}" in pinned:
         flag_xla(*PLAIN_CODE)

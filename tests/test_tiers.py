@@ -10,7 +10,7 @@ from tests.covers import covered
 
 ROOT = Path(__file__).parents[1]
 HAS_MORE = re.compile(
-    r"getoption\(\s*\"(--)?every.combination\"|^@pytest\.mark\.covers\(", re.MULTILINE
+    r"getoption\(\s*\"(--)?every.combination\"|^@pytest\.mark\.(covers|sampled)\(", re.MULTILINE
 )
 
 

@@ -101,6 +101,7 @@ def hold(server, anew, plan, source, destination, **options):
     return told
 
 
+@pytest.mark.covers(1)
 @pytest.mark.parametrize("edit", EDITS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_requests_are_as_the_preview_says(bucket, checkpoints, tmp_path, anew, layout, edit):

@@ -283,6 +283,7 @@ def test_every_operation_on_values_is_swept() -> None:
     assert listed <= VALUES.keys()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("edit", "name"), list(every_edit()))
 def test_values_that_count_are_never_lost(edit: Callable[[Any, float], Any], name: str) -> None:
     for kind, make in LEAVES.items():
