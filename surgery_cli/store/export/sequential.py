@@ -71,7 +71,8 @@ class _Blocks(NoArrays):
                 while blocks:  # what is written need not be held while it is read back
                     leaf, _, values = blocks.pop(0)
                     self._files.put(leaf.path, values)
-                self._files.flush()
+                if self._growing is not None:
+                    self._files.flush()
 
     def _order(self, block: tuple[PlannedLeaf, Window, Any]) -> tuple[int, ...]:
         leaf, window, _ = block
