@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import TypeVar
 
 from surgery_cli.engine.freed_memory import HEAP
+from surgery_cli.store.filesystem.interruptions import Threads
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -66,7 +67,7 @@ def in_order(
         finally:
             budget.give(cost)
 
-    with ThreadPoolExecutor(workers, thread_name_prefix="surgery") as pool:
+    with Threads(workers, thread_name_prefix="surgery") as pool:
         try:
             for task, cost in tasks:
                 while len(running) > 2 * workers or not budget.take(cost):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import ExitStack, contextmanager
 from typing import Any, Self
 
 from surgery_cli.engine.budget import WORKERS, Budget
+from surgery_cli.store.filesystem.interruptions import Threads
 
 COMMITS = 2
 """Transactions on their way at once: one is encoded while the disk or the service takes the other."""
@@ -83,7 +84,7 @@ class Stream:
                 raise
 
     def _threads(self, count: int, name: str) -> Executor:
-        return _AtOnce() if self._is_alone else ThreadPoolExecutor(count, thread_name_prefix=name)
+        return _AtOnce() if self._is_alone else Threads(count, thread_name_prefix=name)
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()

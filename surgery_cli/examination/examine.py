@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +20,7 @@ from surgery_cli.examination.leftovers import leftover_condition
 from surgery_cli.examination.places import Kind, Place, places_at
 from surgery_cli.examination.states import Condition, State
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.interruptions import Threads
 from surgery_cli.store.filesystem.listing import unfinished_name
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.quantities import duration_text
@@ -52,7 +52,7 @@ def examine(
 
     places = places_at(path)
     at_once = 1 if filesystem.requests_at_once(path) == 1 else _AT_ONCE_IN_BUCKETS
-    with ThreadPoolExecutor(at_once, thread_name_prefix="surgery-examine") as pool:
+    with Threads(at_once, thread_name_prefix="surgery-examine") as pool:
         first = _compared([found for found in pool.map(look, places) if found is not None])
     if not settled_seconds or not any(one.state in _DOUBTFUL for one in first):
         return first

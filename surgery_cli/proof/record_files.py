@@ -15,6 +15,7 @@ from surgery_cli.store.filesystem.durability import (
     rename,
     sync_directory,
 )
+from surgery_cli.store.filesystem.interruptions import uninterrupted
 from surgery_cli.store.filesystem.listing import STAGING_MARK
 from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.filesystem.write_failures import write_failed
@@ -26,7 +27,6 @@ from surgery_cli.store.write.aftermath import (
     with_aftermath,
 )
 from surgery_cli.store.write.owners import name_before
-from surgery_cli.store.write.staging import uninterrupted
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 
 

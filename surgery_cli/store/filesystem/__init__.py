@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from io import BufferedReader
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
@@ -20,6 +19,7 @@ from surgery_cli.inputs.buckets import STARTS
 from surgery_cli.store.filesystem.amazon_s3 import AmazonS3
 from surgery_cli.store.filesystem.bucket import Buckets
 from surgery_cli.store.filesystem.google_storage import GoogleStorage
+from surgery_cli.store.filesystem.interruptions import Threads
 from surgery_cli.store.filesystem.local_disk import LocalDisk
 from surgery_cli.store.filesystem.protocol import Entry, FileSystem, Place, Status
 from surgery_cli.store.filesystem.request_counts import CountedService
@@ -248,7 +248,7 @@ def delete_all(places: Iterable[Place]) -> None:
     """As ``delete``, for many: where each is a request, many at once, and none for what is not there."""
     standing = [place for place in places if is_taken(place)]
     at_once = requests_at_once(standing[0]) if standing else 1
-    with ThreadPoolExecutor(at_once, thread_name_prefix="surgery-delete") as pool:
+    with Threads(at_once, thread_name_prefix="surgery-delete") as pool:
         for _ in pool.map(delete, standing):
             pass
 

@@ -6,11 +6,11 @@ import errno
 import os
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final
 
 from surgery_cli.store.filesystem.fsspec_service import FsspecService, md5_of
+from surgery_cli.store.filesystem.interruptions import Threads
 from surgery_cli.store.filesystem.object_service import Page, ServiceWords, StoredObject, code_of
 
 _PER_PAGE: Final = 1000
@@ -134,7 +134,7 @@ class AmazonS3(FsspecService):
             return {"PartNumber": number, "ETag": found["ETag"]}
 
         try:
-            with ThreadPoolExecutor(_PARTS_AT_ONCE, thread_name_prefix="surgery-part") as pool:
+            with Threads(_PARTS_AT_ONCE, thread_name_prefix="surgery-part") as pool:
                 made = list(pool.map(make, range(1, -(-size // step) + 1)))
             done = {"UploadId": upload, "MultipartUpload": {"Parts": made}}
             version: str = self._call("complete_multipart_upload", **place, **done, **condition)[

@@ -8,7 +8,6 @@ import os
 import stat
 import threading
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
@@ -19,6 +18,7 @@ import msgspec
 from surgery_cli.inputs.buckets import BucketPath, Replaced
 from surgery_cli.store.filesystem.background import in_background
 from surgery_cli.store.filesystem.bucket_listings import Folder, Listings
+from surgery_cli.store.filesystem.interruptions import Threads
 from surgery_cli.store.filesystem.object_files import NewObject, ObjectReader, read_name
 from surgery_cli.store.filesystem.object_service import ObjectService, StoredObject
 from surgery_cli.store.filesystem.protocol import Entry, Place
@@ -196,7 +196,7 @@ class Buckets:
         objects = [
             entry.place for _, inside in self.below(folder) for entry in inside if entry.is_file
         ]
-        with ThreadPoolExecutor(self.at_once, thread_name_prefix="surgery-delete") as pool:
+        with Threads(self.at_once, thread_name_prefix="surgery-delete") as pool:
             done = [pool.submit(self.delete, place) for place in objects]
         for future in done:  # all that can be deleted is
             future.result()

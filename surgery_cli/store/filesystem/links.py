@@ -6,7 +6,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -20,6 +20,7 @@ from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.background import in_background
 from surgery_cli.store.filesystem.boundary import Boundary
+from surgery_cli.store.filesystem.interruptions import Threads, deferred
 from surgery_cli.store.filesystem.listing import COMMIT_MARK, unreadable
 from surgery_cli.store.filesystem.local_disk import check_link
 from surgery_cli.words.advice import NOTHING_LEFT, worded
@@ -116,7 +117,7 @@ class Linker:
             return
         if len(set(map(filesystem.system_of, sides))) > 1:
             at_once = min(at_once, self._streams)
-        with ThreadPoolExecutor(at_once, thread_name_prefix="surgery-copy") as pool:
+        with Threads(at_once, thread_name_prefix="surgery-copy") as pool:
             for _ in pool.map(self.carry, *zip(*pairs, strict=True)):
                 pass
 
@@ -159,14 +160,15 @@ class Linker:
             for source, target in given:
                 self.copy_tree(source, target)
             return
-        with ThreadPoolExecutor(at_once, thread_name_prefix="surgery-copy") as pool:
+        with Threads(at_once, thread_name_prefix="surgery-copy") as pool:
             for _ in pool.map(self.copy_tree, *zip(*given, strict=True)):
                 pass
 
     def meanwhile(self, work: Callable[..., T], *given: Any) -> Future[T]:
         """Carry something while something else is done; ``wait`` before what was built is removed."""
-        going = in_background(work, *given)
-        self._under_way.append(going)
+        with deferred():
+            going = in_background(work, *given)
+            self._under_way.append(going)
         return going
 
     def wait(self) -> None:

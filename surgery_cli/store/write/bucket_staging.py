@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.background import in_background
 from surgery_cli.store.filesystem.bucket_locks import Lock
+from surgery_cli.store.filesystem.interruptions import Threads, uninterrupted
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK
 from surgery_cli.store.filesystem.processes import Owner
@@ -25,7 +26,6 @@ from surgery_cli.store.locate.location import locate
 from surgery_cli.store.write.aftermath import Completed, begin_anew, remaining
 from surgery_cli.store.write.destination import already_there, claimed
 from surgery_cli.store.write.journal import Journal, Placed
-from surgery_cli.store.write.staging import uninterrupted
 
 
 class BucketStaging:
@@ -278,6 +278,6 @@ def _each(request: Callable[..., None], arguments: Iterable[tuple[Path, ...]]) -
     """Make many requests, many at once."""
     pending = list(arguments)
     if pending:
-        with ThreadPoolExecutor(filesystem.requests_at_once(pending[0][0])) as pool:
+        with Threads(filesystem.requests_at_once(pending[0][0])) as pool:
             for _ in pool.map(lambda given: request(*given), pending):
                 pass

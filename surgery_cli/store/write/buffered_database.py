@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.interruptions import Threads
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.orbax.btree import MANIFEST, Survey
 from surgery_cli.store.write.upload_buffer import BufferedPart, UploadBuffer
@@ -68,7 +69,7 @@ class BufferedDatabase:
         survey = Survey(target, opened=self._buffer.folder)
         self._buffer.let_go()
         needed = {target / file for file in survey.files}
-        with ThreadPoolExecutor(filesystem.requests_at_once(target)) as pool:
+        with Threads(filesystem.requests_at_once(target)) as pool:
             sending = pool.submit(self._buffer.send, MANIFEST, manifest)
             for _ in pool.map(filesystem.delete, {file for _, file in self._taken} - needed):
                 pass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeAlias
@@ -12,6 +11,7 @@ import msgspec
 
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.durability import append_durably, put_durably, sync_directory
+from surgery_cli.store.filesystem.interruptions import Threads
 from surgery_cli.store.filesystem.links import Carried, Linker
 from surgery_cli.tree.paths import LeafPath
 
@@ -219,7 +219,7 @@ class LinesInBucket:
     def read(self) -> list[bytes]:
         if not self._places:
             return []
-        with ThreadPoolExecutor(filesystem.requests_at_once(self._folder)) as pool:
+        with Threads(filesystem.requests_at_once(self._folder)) as pool:
             return list(pool.map(filesystem.read, self._places))
 
     def append(self, line: bytes) -> None:

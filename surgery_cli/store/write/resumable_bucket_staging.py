@@ -14,6 +14,7 @@ import msgspec
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import Lock
+from surgery_cli.store.filesystem.interruptions import uninterrupted
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.write.aftermath import begin_anew, kept
@@ -21,7 +22,6 @@ from surgery_cli.store.write.bucket_leftovers import BucketLeftover
 from surgery_cli.store.write.bucket_staging import BucketStaging
 from surgery_cli.store.write.journal import Head, Journal, LinesInBucket, Placed, Whole
 from surgery_cli.store.write.resumable_staging import being_written, can_go_on, what_is_kept
-from surgery_cli.store.write.staging import uninterrupted
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.invocation import the_same
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import secrets
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from types import TracebackType
@@ -22,6 +19,7 @@ from surgery_cli.store.filesystem.durability import (
     sync_directory,
     sync_tree,
 )
+from surgery_cli.store.filesystem.interruptions import uninterrupted
 from surgery_cli.store.filesystem.listing import SET_ASIDE_SUFFIX, STAGING_MARK
 from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.write.aftermath import (
@@ -234,21 +232,6 @@ class Staging:
                 f"'{old}' is what stood at '{self.destination}', and could not be put back:"
                 f" `mv {quote(str(old))} {quote(str(self.destination))}`, or the same command once that is possible"
             )
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """While the block runs, requests to end are passed over; only the main thread gets any."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def set_aside_of(destination: Path) -> Path | None:

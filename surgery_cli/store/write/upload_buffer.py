@@ -5,13 +5,13 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Collection, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from surgery_cli.errors import WriteError
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.interruptions import Threads
 from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.orbax.arrays import StoredArray, Window, below
 from surgery_cli.store.orbax.btree import MANIFEST
@@ -278,7 +278,7 @@ class BufferedPart:
             return name, number
 
         if names:
-            with ThreadPoolExecutor(min(len(names), filesystem.requests_at_once(target))) as pool:
+            with Threads(min(len(names), filesystem.requests_at_once(target))) as pool:
                 self._buffer.sent.update(pool.map(send, names))
 
 
