@@ -5,9 +5,9 @@
 #   make oracle   hold what becomes of optimizer state against training itself, for every optimizer of optax (long;
 #                 ARGS="--part 1/8" tries the first eighth)
 #   make powers   try every optimizer of optax out, and write what was seen to optimizer/knowledge/measured.py
-#   make check-all  make check, then in full what it takes a sample of: the oracle, all of that table anew, every edit in
-#                   every layout of every state, random plans, runs struck at every moment, rescues, derived plans,
-#                   distributions, and the site
+#   make check-all  make check, then in full what it takes a sample of: all of that table anew, every edit in every
+#                   layout of every state, random plans, runs struck at every moment, rescues, derived plans,
+#                   distributions, and the site; and of the oracle, which takes 200 minutes of a processor, the day's eighth
 #   make mutants  change the code in one place after the other, N times in each of some modules, and say what no test
 #                 notices (N=10 ARGS="--modules tree.paths")
 #   make plans    hold N random plans against flat NumPy (N=2000 SEED=7)
@@ -58,7 +58,8 @@ oracle: $(INSTALLED)
 powers: $(INSTALLED)
 	@PYTHONPATH=. JAX_PLATFORMS=cpu $(BIN)/python -m tests.optimizer.factory_trials
 
-check-all: check oracle
+check-all: check
+	@$(MAKE) --no-print-directory oracle ARGS="--part $$(( $$(date +%s) / 86400 % 8 + 1 ))/8"
 	@POWERS=all $(BIN)/python -m pytest tests/optimizer/test_measured_powers.py
 	@$(BIN)/python -m pytest tests/judge tests/oracle tests/optimizer tests/test_inverse_sequences.py --every-combination
 	@$(BIN)/python -m pytest tests/operations tests/compute tests/engine tests/probe tests/store tests/verification tests/conversions --every-combination
