@@ -263,6 +263,18 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
             ("test_a_flipped_bit_is_no_proof_and_with_a_digest_on_record_a_loss",),
         ),
         Promise(
+            "Of a file whose bytes were lost, doubled or put in, a leaf is whole only on a condition that is named.",
+            (
+                "test_of_npz_every_name_is_recovered_or_named_lost",
+                "test_of_safetensors_of_another_size_nothing_is_whole_on_no_condition",
+                "test_of_msgpack_that_was_displaced_nothing_wrong_is_whole_on_no_condition",
+            ),
+        ),
+        Promise(
+            "What a rescue writes of a save with a damaged side file has no finding.",
+            ("test_what_comes_of_a_flipped_character_has_no_finding",),
+        ),
+        Promise(
             "A chunk that is missing is never read as zeros.",
             (
                 "test_a_chunk_that_is_missing_is_no_zeros",
