@@ -109,8 +109,11 @@ class Holdings:
             is_same = all(a.total == b.total for a, b in zip(here, there, strict=True))
         else:
             is_same = total_of(here) == total_of(there)
-        is_telling = all(one.is_telling for one in there)
-        return None if is_same and not is_telling else is_same
+        return None if is_same and not self.is_telling(new) else is_same
+
+    def is_telling(self, new: Family) -> bool:
+        """False where a leaf of the new tree holds one number, or few: it is like others by chance."""
+        return all(self.of_new(path).is_telling for path in new.members)
 
     def fitting(self, old: Family, new: Family, ways: Iterable[Form]) -> list[Form]:
         """Those of the forms in which the one family is the other, element by element."""

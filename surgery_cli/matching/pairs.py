@@ -30,6 +30,7 @@ _Sort: TypeAlias = tuple[str, str, int]
 _ALIKE: Final = 0.5
 """From here on names say the same."""
 _SOMEWHAT: Final = 0.3
+_FEW: Final = "its values are the same: one number, or few"
 SAME: Final = "its values are the same, bit by bit"
 OTHERS: Final = "its values are others"
 _TOO_LARGE: Final = "it holds the same values, in an order that more `--memory` would tell"
@@ -183,7 +184,7 @@ def _by_values(
             return pair(fitting[0], Certainty.SURE, SAME)
         if fitting:
             chosen = form if form in fitting else fitting[0]
-            return pair(chosen, at_most, *why, "its values are the same: one number, or few")
+            return pair(chosen, at_most, *why, _FEW)
         turned = holdings.in_turns(old, new, match.forms) if agree else []
         if turned:
             return pair(turned[0], Certainty.SURE, SAME, "once halves of its axis take turns")
@@ -202,9 +203,11 @@ def _by_values(
     change, exact = found
     how = f"by {change.op} {change.number}"
     if exact is not None:
-        return pair(exact, Certainty.SURE, f"{SAME} {how}")
-    said = f"{OTHERS}: {how} they would be the same but for rounding"
-    return pair(form, at_most, *why, said, is_other=True)
+        is_telling = holdings.is_telling(new)
+        said = [f"{SAME} {how}"] if is_telling else [*why, f"{_FEW} {how}"]
+        return pair(exact, Certainty.SURE if is_telling else at_most, *said)
+    rounded = f"{OTHERS}: {how} they would be the same but for rounding"
+    return pair(form, at_most, *why, rounded, is_other=True)
 
 
 def _unexplained(match: Match) -> str:

@@ -168,3 +168,10 @@ def test_trees_of_twice_the_leaves_cost_about_twice_the_comparisons(monkeypatch,
     for count, before in costs[0].items():
         assert costs[1][count] <= 2.5 * before + 1000, (count, costs)
         assert costs[1][count] <= 500 * 1000, (count, costs)
+
+
+def test_one_number_that_becomes_another_is_no_sure_pair():
+    """Ones less one are zeros, whatever was zero before."""
+    old, new = Stored({"left/over": np.ones((2, 6))}), Stored({"tied/copy": np.zeros((6, 2))})
+    (pair,) = paired(old.tree, new.tree, Holdings((old.tree, old), (new.tree, new), 1 << 20)).pairs
+    assert pair.certainty != "sure"
