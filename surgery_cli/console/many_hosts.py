@@ -46,9 +46,10 @@ def joined(options: Options, reworded: Callable[[str], str] = str) -> Iterator[M
     member = hosts.Membership(
         connect(seat, _wait), seat, lambda failure: _say(ended(failure).problems), reworded
     )
-    current.append(member)
-    member.start()
     try:
+        current.append(member)
+        member.start()
+        member.meet(_wait)
         yield member
     except BaseException as error:
         member.fail(error)

@@ -1,6 +1,6 @@
-"""The program that keeps the keys and values of a run on many hosts, beside process 0: it outlives that for a moment.
+"""The program that keeps the keys and values of a run on many hosts, beside process 0, as long as that lives.
 
-JAX's client aborts its process as soon as it finds nobody there, before a word could be said of why the run ended.
+In a process of its own it answers the others while process 0 is stopped, which they notice by its silence.
 """
 
 from __future__ import annotations
@@ -11,45 +11,30 @@ import os
 import signal
 import socket
 import sys
-import time
 from typing import Final
 
 from surgery_cli.hosts import jax_private
 
 READY: Final = "ready"
-OVER: Final = b"."
-"""What process 0 says before it ends as it should: nobody is left who would ask."""
-
-_LINGER_SECONDS: Final = 5.0
-"""Enough for the others to notice that process 0 is gone, and to say so."""
-
-_MOMENT_SECONDS: Final = 0.2
-"""In which process 0 ends that has said so; the port is free then for the next run."""
-
-_REGISTER_SECONDS: Final = 3600
-_SHUTDOWN_SECONDS: Final = 1
 
 
 def main() -> None:
-    """Serve at an address for so many processes, the two arguments, until standard input ends."""
+    """Serve at an address, the one argument, until standard input ends."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(
             number, signal.SIG_IGN
         )  # who gets one tells the others, and for that they need us
-    address, count = sys.argv[1], int(sys.argv[2])
+    address = sys.argv[1]
     if _is_taken(address):
         _say("another process 0, or another program, listens at that port")
         os._exit(1)
     try:
-        _service = jax_private.service(
-            address, count, start_seconds=_REGISTER_SECONDS, shutdown_seconds=_SHUTDOWN_SECONDS
-        )
+        _service = jax_private.service(address)
     except Exception as error:  # noqa: BLE001 - process 0 says it
         _say(str(error).partition("\n")[0])
         os._exit(1)
     _say(READY)
-    said = sys.stdin.buffer.read(1)
-    time.sleep(_MOMENT_SECONDS if said == OVER else _LINGER_SECONDS)
+    sys.stdin.buffer.read()
     os._exit(0)
 
 

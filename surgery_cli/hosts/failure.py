@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from surgery_cli import __version__
 from surgery_cli.errors import Problem, SurgeryError
 from surgery_cli.words.advice import NOTHING_LEFT, Left, Text, worded
 
@@ -32,18 +33,20 @@ class Failure(msgspec.Struct, frozen=True):
 
     def told(self, teller: int, among: int) -> tuple[Problem, ...]:
         """What one of the processes says of it; where it says what is left, that is its own to know."""
-        who = f"process {self.number} of {among} on '{self.host}'"
+        where = f" on '{self.host}'" if self.host else ""
+        who = f"process {self.number} of {among}{where}"
         if self.problems:
             return tuple(
                 msgspec.structs.replace(p, what=f"{who}: {p.what}", fix=_received(p.fix))
                 for p in self.problems
             )
         is_own = self.number == teller
+        ended = "" if self.number else "ended while this process stood still, "
         lost = Problem(
             "the other processes have taken this one for lost" if is_own else f"{who} is gone",
             why="it gave no sign of life: stopped, or its machine too busy"
             if is_own
-            else "it gives no sign of life: killed, out of memory, or its machine is lost",
+            else f"it gives no sign of life: killed, out of memory, {ended}or its machine is lost",
             fix=worded("{}; {}", NOTHING_LEFT, AGAIN),
         )
         return (lost,)
@@ -80,3 +83,24 @@ class EndedByAnother(SurgeryError):
         super().__init__(problems[0])
         self.problems = problems
         self.exit_code = code
+
+
+NO_KEEPER: Final = (
+    Problem(
+        "what keeps the keys of this run is gone, by which its processes find each other",
+        why="it ran beside process 0: killed, or out of memory",
+        fix=worded("{}; {}", NOTHING_LEFT, AGAIN),
+    ),
+)
+ASKED_TO_END: Final = (Problem("it was asked to end", fix=worded("{}; {}", NOTHING_LEFT, AGAIN)),)
+
+
+def said_of(error: BaseException) -> tuple[int, tuple[Problem, ...]]:
+    """The exit code and the words of a process that ends with an error."""
+    if isinstance(error, SurgeryError):
+        return error.exit_code, error.problems
+    if isinstance(error, Exception):
+        said = f"this is a bug in surgery {__version__}: {type(error).__name__}: {error}"
+        return BUG, (Problem(said, fix="its own output has the traceback: please report it"),)
+    code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else GONE
+    return code, ASKED_TO_END

@@ -18,24 +18,25 @@ PATIENCE_WITH_CALLS_SECONDS: Final = 30.0
 class Lives:
     """When each of the others was last heard of, in looks of our own: who is late to look is late to judge."""
 
-    def __init__(self, others: Collection[int]) -> None:
-        self._others = sorted(others)
+    def __init__(self) -> None:
         self._said: dict[int, bytes] = {}
         self._silent: dict[int, int] = {}
 
     def begin_anew(self) -> None:
         self._silent.clear()
 
-    def gone(self, beats: dict[str, bytes], have_left: Callable[[], set[int]]) -> list[int]:
-        """Who has said nothing for longer than it said it might, and has not left as it should."""
+    def gone(
+        self, joined: Collection[int], beats: dict[str, bytes], have_left: Callable[[], set[int]]
+    ) -> list[int]:
+        """Who of those that joined has said nothing for longer than it said it might, and has not left as it should."""
         silent = []
-        for number in self._others:
-            said = beats.get(str(number), b"")
+        for number in sorted(joined):
+            said = beats.get(str(number), b"")  # it joins before its first
             if said != self._said.get(number):
                 self._said[number], self._silent[number] = said, 0
                 continue
             count = self._silent[number] = self._silent.get(number, 0) + 1
-            patience = float(said.partition(b" ")[2] or PATIENCE_WITH_CALLS_SECONDS)
+            patience = float(said.partition(b" ")[2] or PATIENCE_SECONDS)
             if count * BEAT_SECONDS >= patience:
                 silent.append(number)
         return [number for number in silent if number not in have_left()] if silent else []

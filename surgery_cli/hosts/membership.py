@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeVar
 
 import msgspec
 
-from surgery_cli import __version__
-from surgery_cli.errors import LostProcessError, Problem, SurgeryError
-from surgery_cli.hosts.failure import AGAIN, BUG, GONE, INTERRUPTED, Failure, sent
+from surgery_cli.errors import LostProcessError, Problem
+from surgery_cli.hosts.failure import ASKED_TO_END, GONE, NO_KEEPER, Failure, said_of, sent
 from surgery_cli.hosts.lives import BEAT_SECONDS, PATIENCE_SECONDS, Lives
+from surgery_cli.hosts.roll import Roll
 from surgery_cli.hosts.runtime import Board, Seat
+from surgery_cli.hosts.watch import Watch
 from surgery_cli.store.write.aftermath import is_unknown
-from surgery_cli.words.advice import NOTHING_LEFT, worded
 
+_Answer = TypeVar("_Answer")
 _LEAVING_SECONDS: Final = 1.5
 _PIECE_BYTES: Final = 1 << 20
 _WHOLE: Final = b"="
@@ -42,9 +42,13 @@ class Membership:
         on_failure: Callable[[Failure], None],
         reworded: Callable[[str], str] = str,
     ) -> None:
-        """``on_failure`` says why the run has ended, before this process ends; of process 0 it is not called.
+        """Join. ``on_failure`` says why the run has ended, before this process ends; of process 0 it is not called.
 
         ``reworded``: what is said of fields of a plan, as who typed the command would.
+
+        Raises:
+            PlanError: another process has joined under this number.
+            LostProcessError: process 0 is gone.
         """
         self.reworded = reworded
         self.number, self.count = seat.number, seat.among
@@ -59,17 +63,31 @@ class Membership:
         self._has_told = False
         self._is_ending = False
         self._is_settled = False
-        self._is_over = threading.Event()
-        self._hosts: dict[int, str] = {}
-        board.put(f"host/{self.number}", platform.node().encode())
-        self._beat(0)
-        self._watching = threading.Thread(target=self._watch, name="surgery-watch", daemon=True)
+        self._is_alone = False
+        self._lives = Lives()
+        self._beats = 0
+        self._roll = Roll(board, seat)
+        self._watch = Watch(self._look, self._nobody_there)
+        try:
+            self._roll.join()
+        except RuntimeError as error:
+            raise LostProcessError(self.told(Failure(0, self.host_of(0), GONE))[0]) from error
 
     def start(self) -> None:
         """Begin to watch the others, and to be watched."""
         if self.is_first:
             signal.signal(signal.SIGUSR1, self._interrupt)
-        self._watching.start()
+        self._watch.start()
+
+    def meet(self, say: Callable[[str], None]) -> None:
+        """Wait until all have joined; ``say`` is told if that takes long.
+
+        Raises:
+            PlanError: one of them was told of another number of processes.
+            LostProcessError: not all came in time.
+            Ended: the run ends.
+        """
+        self._roll.wait_for_all(self._heed, say)
 
     @property
     def is_first(self) -> bool:
@@ -115,34 +133,30 @@ class Membership:
         return [self.hear(f"{key}/{number}") for number in range(self.count)]
 
     def host_of(self, number: int) -> str:
-        """The name of the machine on which a process runs."""
-        if len(self._hosts) < self.count:
-            with contextlib.suppress(RuntimeError):
-                found = self._board.below("host")
-                self._hosts = {int(key): value.decode() for key, value in found.items()}
-        return self._hosts.get(number, "")
+        """The name of the machine on which a process runs; '' if it is not known."""
+        return self._roll.host_of(number)
 
     def _put(self, key: str, value: bytes) -> None:
-        try:
-            self._board.put(key, value)
-        except RuntimeError as error:
-            raise self._nobody_there() from error
+        self._asked(lambda: self._board.put(key, value))
 
     def _wait(self, key: str) -> bytes:
-        while True:
-            if self.failure is not None:
-                if not self.is_first:  # the thread that watches says why, and ends this process
-                    time.sleep(_LEAVING_SECONDS)
-                raise Ended
-            try:
-                value = self._board.wait(key)
-            except RuntimeError as error:
-                raise self._nobody_there() from error
-            if value is not None:
-                return value
+        while (value := self._asked(lambda: self._board.wait(key))) is None:
+            pass
+        return value
 
-    def _nobody_there(self) -> LostProcessError:
-        return LostProcessError(self.told(Failure(0, self.host_of(0), GONE))[0])
+    def _asked(self, question: Callable[[], _Answer]) -> _Answer:
+        """What the board answers; if it does not, the thread that watches ends this process."""
+        while True:
+            self._heed()
+            with contextlib.suppress(RuntimeError):
+                return question()
+            time.sleep(BEAT_SECONDS)
+
+    def _heed(self) -> None:
+        if self.failure is not None:
+            if not self.is_first:  # the thread that watches says why, and ends this process
+                time.sleep(_LEAVING_SECONDS)
+            raise Ended
 
     # ---- how they end
 
@@ -158,7 +172,7 @@ class Membership:
         if self._has_told or self._is_settled or self.failure is not None:
             return
         self._has_told = True
-        code, problems = _said_of(error)
+        code, problems = said_of(error)
         problems = sent(problems, self.reworded)
         self._say_failed(Failure(self.number, self.host_of(self.number), code, problems))
 
@@ -170,9 +184,13 @@ class Membership:
         self._is_ending = True
         deadline = time.monotonic() + _LEAVING_SECONDS
         gone = {self.failure.number} if self.failure is not None else set()
-        while time.monotonic() < deadline and not self._have_left() >= self._others - gone:
+        others, left = self._others, set[int]()
+        while True:
+            with contextlib.suppress(RuntimeError):
+                others, left = self._joined_others(), self._have_left()
+            if left >= others - gone or time.monotonic() >= deadline:
+                return others - left
             time.sleep(0.02)
-        return self._others - self._have_left()
 
     def settle(self) -> None:
         """In process 0: all that the others do is done, and what becomes of them changes nothing."""
@@ -181,24 +199,25 @@ class Membership:
         self._is_settled = True
 
     def finish(self) -> None:
-        """In process 0: the result stands; the others may leave."""
-        self._put("end/done", b"")
+        """In process 0: the result stands, whether or not the others hear of it; they may leave."""
+        with contextlib.suppress(RuntimeError):
+            self._board.put("end/done", b"")
 
     def wait_for_end(self) -> None:
         """In another: until the result stands."""
         self._wait("end/done")
 
     def leave(self, code: int) -> NoReturn:
-        """End this process at once: JAX would wait for the others, or they would be aborted."""
+        """End this process at once, as the others expect it."""
         self._is_ending = True
-        self._is_over.set()
+        self._watch.stop()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
         if self.is_first:
             self.end_others()
             self._board.close()
-        else:
+        elif not self._is_alone:
             with contextlib.suppress(RuntimeError):
                 self._board.put(f"left/{self.number}", b"")
         os._exit(code)
@@ -207,10 +226,11 @@ class Membership:
     def _others(self) -> set[int]:
         return set(range(self.count)) - {self.number}
 
+    def _joined_others(self) -> set[int]:
+        return self._roll.joined() - {self.number}
+
     def _have_left(self) -> set[int]:
-        with contextlib.suppress(RuntimeError):
-            return set(map(int, self._board.below("left")))
-        return self._others
+        return set(map(int, self._board.below("left")))
 
     def _say_failed(self, failure: Failure) -> None:
         with contextlib.suppress(RuntimeError):
@@ -222,42 +242,37 @@ class Membership:
 
     # ---- the thread that watches
 
-    def _watch(self) -> None:
-        lives = Lives(self._others)
-        beat, before = 0, time.monotonic()
-        while not self._is_over.wait(BEAT_SECONDS):
-            beat += 1
-            now = time.monotonic()
-            if now - before > 4 * BEAT_SECONDS:  # what kept us may have kept the others
-                lives.begin_anew()
-            before = now
-            if self.is_struck:
-                self._end_struck()
-            try:
-                self._beat(beat)
-                self.host_of(self.count - 1)
-                said = self._board.below("end")
-                if "failed" not in said and "done" not in said:
-                    gone = lives.gone(self._board.below("beat"), self._have_left)
-                    for number in gone[:1]:
-                        self._say_failed(Failure(number, self.host_of(number), GONE))
-                        said = self._board.below("end")
-            except RuntimeError:
-                continue  # who keeps the keys is gone: JAX ends us
-            if "failed" in said:
-                failure = msgspec.msgpack.decode(said["failed"], type=Failure)
-                is_of_another = failure.number != self.number or not self._has_told
-                if is_of_another and not self._is_ending:
-                    self._end_with(failure)
-                    return
-
-    def _beat(self, number: int) -> None:
-        said = f"{number} {self.patience_seconds}".encode()
+    def _look(self, was_kept: bool) -> None:
+        if was_kept:  # what kept us may have kept the others
+            self._lives.begin_anew()
+        if self.is_struck:
+            self._end_struck()
+        self._beats += 1
+        said = f"{self._beats} {self.patience_seconds}".encode()
         self._board.put(f"beat/{self.number}", said, anew=True)
+        ends = self._board.below("end")
+        if "failed" not in ends and "done" not in ends:
+            beats = self._board.below("beat")
+            for number in self._lives.gone(self._joined_others(), beats, self._have_left)[:1]:
+                self._say_failed(Failure(number, self.host_of(number), GONE))
+                ends = self._board.below("end")
+        if "failed" in ends:
+            failure = msgspec.msgpack.decode(ends["failed"], type=Failure)
+            if failure.number != self.number or not self._has_told:
+                self._end_with(failure)
+
+    def _nobody_there(self) -> None:
+        """The board is gone, and with it whoever keeps it: process 0."""
+        self._is_alone = True
+        if self.is_first:
+            self._board.close()  # should it be stopped, nobody waits for its answers any more
+        problems = NO_KEEPER if self.is_first else ()
+        self._end_with(Failure(0, self.host_of(0), GONE, problems))
 
     def _end_with(self, failure: Failure) -> None:
-        if self._is_settled:
+        if self._is_settled or self._is_ending:
             return
+        self._watch.stop()
         self.failure = failure
         if self.is_first:
             ident = threading.main_thread().ident
@@ -271,21 +286,7 @@ class Membership:
     def _end_struck(self) -> None:
         """The main thread has a signal to obey: the others hear of it now, whatever it is in the middle of."""
         self.fail(SystemExit())
-        if not self.is_first and not self._is_over.wait(_LEAVING_SECONDS):
+        if not self.is_first and not self._watch.wait(_LEAVING_SECONDS):
             self._is_ending = True
-            self._on_failure(Failure(self.number, self.host_of(self.number), GONE, _ASKED))
+            self._on_failure(Failure(self.number, self.host_of(self.number), GONE, ASKED_TO_END))
             self.leave(GONE)
-
-
-_ASKED: Final = (Problem("it was asked to end", fix=worded("{}; {}", NOTHING_LEFT, AGAIN)),)
-
-
-def _said_of(error: BaseException) -> tuple[int, tuple[Problem, ...]]:
-    """The exit code and the words of a process that ends with an error."""
-    if isinstance(error, SurgeryError):
-        return error.exit_code, error.problems
-    if isinstance(error, Exception):
-        said = f"this is a bug in surgery {__version__}: {type(error).__name__}: {error}"
-        return BUG, (Problem(said, fix="its own output has the traceback: please report it"),)
-    code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else GONE
-    return code, _ASKED

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from surgery_cli.errors import LostProcessError, PlanError
 from surgery_cli.hosts import jax_private
-from surgery_cli.hosts.coordinator import OVER, READY
+from surgery_cli.hosts.coordinator import READY
 from surgery_cli.settings.run import Options
 
 START_SECONDS: Final = 300
@@ -28,6 +28,10 @@ START_SECONDS: Final = 300
 _QUIET_SECONDS: Final = 20
 
 _TICK_SECONDS: Final = 0.25
+_SHORTEST_SECONDS: Final = 0.005
+_LONGEST_SECONDS: Final = 0.05
+"""Between two looks at a key that is waited for."""
+
 _ELSEWHERE: Final = (
     "JAX finds them out on TPU slices, GKE, Slurm and Open MPI; elsewhere each process is told"
 )
@@ -88,7 +92,7 @@ class Board:
     """Keys with values that every process sees; a key is written once, unless ``anew``.
 
     Raises (all methods):
-        RuntimeError: nobody keeps them any more; JAX is about to end this process.
+        RuntimeError: nobody keeps them any more.
     """
 
     def __init__(self, client: Any, keeper: subprocess.Popen[bytes] | None) -> None:
@@ -107,13 +111,19 @@ class Board:
 
     def wait(self, key: str) -> bytes | None:
         """The value of a key, waited for a moment; None if it has none by then."""
-        try:
-            value: bytes = self._client.blocking_key_value_get_bytes(key, int(_TICK_SECONDS * 1000))
-        except RuntimeError as error:
-            if _is(error, "DEADLINE_EXCEEDED"):
+        until, pause = time.monotonic() + _TICK_SECONDS, _SHORTEST_SECONDS
+        while True:
+            try:
+                value: bytes = self._client.key_value_try_get_bytes(key)
+            except RuntimeError as error:
+                if not _is(error, "NOT_FOUND"):
+                    raise
+            else:
+                return value
+            if time.monotonic() >= until:
                 return None
-            raise
-        return value
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_SECONDS)
 
     def below(self, folder: str) -> dict[str, bytes]:
         """The values of all keys `folder/…`, by the rest of the key."""
@@ -127,10 +137,9 @@ class Board:
         return {key[key.index(front) + len(front) :]: value for key, value in pairs}
 
     def close(self) -> None:
-        """Process 0 has seen all others leave, and ends at once: JAX aborts who is still there in a moment."""
-        if self._keeper is not None and self._keeper.stdin is not None:
-            with contextlib.suppress(OSError):
-                os.write(self._keeper.stdin.fileno(), OVER)
+        """Process 0 ends: who is still there finds nobody from now on."""
+        if self._keeper is not None:
+            self._keeper.kill()
 
 
 def _is(error: RuntimeError, status: str) -> bool:
@@ -138,52 +147,83 @@ def _is(error: RuntimeError, status: str) -> bool:
 
 
 def connect(seat: Seat, say: Callable[[str], None] = lambda _: None) -> Board:
-    """Join the other processes; waits until all are there. ``say`` is told if that takes long.
+    """Reach what all read and write; waits until it is there. ``say`` is told if that takes long.
 
     Raises:
-        PlanError: the port is taken, or another process came under the same number.
-        LostProcessError: not all came in time.
+        PlanError: the port is taken, or another process on this machine has this number.
+        LostProcessError: it is not there in time.
     """
     _claim(seat)
     # to load it from a cold disk takes seconds, in which no thread of ours could say that this process lives
     import tensorstore  # noqa: F401
 
-    # as JAX itself does: its library says every step
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    # its library says every step, and warns of a setting that is meant
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     keeper = _keep(seat) if seat.number == 0 else None
-    client = jax_private.client(seat.address, seat.number, start_seconds=START_SECONDS)
+    try:
+        return Board(_reached(seat, say), keeper)
+    except BaseException:
+        if keeper is not None:  # whoever is there already does not wait for this process
+            keeper.kill()
+        raise
+
+
+def _reached(seat: Seat, say: Callable[[str], None]) -> Any:
+    came: list[Any] = []
     failed: list[Exception] = []
 
     def come() -> None:
         try:
-            client.connect()
+            _wait_for_listener(seat.address)
+            came.append(jax_private.client(seat.address, start_seconds=START_SECONDS))
         except Exception as error:  # noqa: BLE001 - raised below
             failed.append(error)
 
-    coming = threading.Thread(target=come, name="surgery-join", daemon=True)
-    coming.start()
-    since, has_said = time.monotonic(), False
-    while coming.is_alive():  # so that Ctrl-C is heard meanwhile
-        coming.join(_TICK_SECONDS)
-        if not has_said and time.monotonic() - since > _QUIET_SECONDS:
-            say(
-                f"waiting at {seat.address} for all {seat.among} processes, for {START_SECONDS} seconds at most;"
-                " one that ended before it came is not missed sooner, and two that say one number are one"
-            )
-            has_said = True
-    if failed and time.monotonic() - since < START_SECONDS:
-        raise PlanError(
-            f"process {seat.number} was turned away at {seat.address}",
-            why=f"another one came as process {seat.number} of the {seat.among}, or process 0 has ended",
-            fix=f"start each process once, with a number of its own from 0 to {seat.among - 1}",
+    # in a thread of its own, so that Ctrl-C is heard meanwhile
+    threading.Thread(target=come, name="surgery-join", daemon=True).start()
+    if (
+        not patiently(
+            lambda: bool(came or failed),
+            lambda: say(waiting(f"process 0 at {seat.address}")),
         )
-    if failed:
+        or failed
+    ):
+        said = f": {str(failed[0]).partition(chr(10))[0]}" if failed else ""
         raise LostProcessError(
-            f"not all {seat.among} processes came together at {seat.address}",
-            why=f"process {seat.number} waited {START_SECONDS} seconds: {str(failed[0]).partition(chr(10))[0]}",
+            f"process 0 of the {seat.among} cannot be reached at {seat.address}",
+            why=f"process {seat.number} tried for {START_SECONDS} seconds{said}",
             fix="start the same command on every host, each once, and let process 0 be reached there",
         )
-    return Board(client, keeper)
+    return came[0]
+
+
+def _wait_for_listener(address: str) -> None:
+    """JAX would try less and less often, and come up to 16 seconds late."""
+    host, _, port = address.rpartition(":")
+    while True:
+        with contextlib.suppress(OSError):
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_QUIET_SECONDS).close()
+            return
+        time.sleep(_TICK_SECONDS)
+
+
+def waiting(what: str) -> str:
+    """What a process says that waits for others to start."""
+    return f"waiting for {what}, for {START_SECONDS} seconds at most"
+
+
+def patiently(is_there: Callable[[], bool], say: Callable[[], None]) -> bool:
+    """Wait for something at the start of a run, and say so if it takes long; False if it does not come."""
+    since, has_said = time.monotonic(), False
+    while not is_there():
+        seconds = time.monotonic() - since
+        if seconds > START_SECONDS:
+            return False
+        if not has_said and seconds > _QUIET_SECONDS:
+            say()
+            has_said = True
+        time.sleep(_LONGEST_SECONDS)
+    return True
 
 
 _claimed: Final[list[socket.socket]] = []
@@ -191,7 +231,7 @@ _claimed: Final[list[socket.socket]] = []
 
 
 def _claim(seat: Seat) -> None:
-    """Take a number on this machine, where that can be: JAX is asked who is there only once all are.
+    """Take a number on this machine, where that can be: before process 0 is there, nobody else could tell.
 
     Raises:
         PlanError: another process here has taken it.
@@ -220,7 +260,7 @@ def _keep(seat: Seat) -> subprocess.Popen[bytes]:
     if host in ("localhost", "127.0.0.1"):
         own = seat.address  # nobody else can reach it there
     keeper = subprocess.Popen(  # noqa: S603 - this program itself
-        [sys.executable, "-m", "surgery_cli.hosts.coordinator", own, str(seat.among)],
+        [sys.executable, "-m", "surgery_cli.hosts.coordinator", own],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

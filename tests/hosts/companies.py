@@ -107,9 +107,9 @@ class Ended(NamedTuple):
 class Processes:
     """The same command, started so many times on this machine."""
 
-    def __init__(self, count, *arguments, own=None, environment=None):
-        """``own``: of each process, what it is told that others are not."""
-        address = f"127.0.0.1:{free_port()}"
+    def __init__(self, count, *arguments, own=None, environment=None, only=None):
+        """``own``: of each process, what it is told that others are not; ``only`` those that are started."""
+        self.address = address = f"127.0.0.1:{free_port()}"
         word = [sys.executable, "-m", "surgery_cli"]
         self.started = [
             subprocess.Popen(
@@ -126,7 +126,7 @@ class Processes:
                 stderr=subprocess.PIPE,
                 text=True,
             )
-            for number in range(count)
+            for number in (range(count) if only is None else only)
         ]
 
     def end(self, number, how=signal.SIGKILL):

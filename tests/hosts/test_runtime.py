@@ -1,7 +1,7 @@
 """What is used of JAX's private parts is there, and does what is relied on: a contract, for the next release of JAX."""
 
 import inspect
-import socket
+import platform
 import subprocess
 import sys
 import time
@@ -17,8 +17,9 @@ from tests.hosts.companies import REPOSITORY, Processes, free_port
 
 USED_OF_A_CLIENT = {
     "connect",
+    "shutdown",
     "key_value_set_bytes",
-    "blocking_key_value_get_bytes",
+    "key_value_try_get_bytes",
     "key_value_dir_get_bytes",
 }
 
@@ -26,6 +27,9 @@ USED_OF_A_CLIENT = {
 def test_jax_has_what_is_used_of_it():
     assert set(dir(_jax.DistributedRuntimeClient)) >= USED_OF_A_CLIENT
     assert "missed_heartbeat_callback" in _jax.get_distributed_runtime_client.__doc__
+    assert "recoverable" in (
+        _jax.get_distributed_runtime_client.__doc__ + _jax.get_distributed_runtime_service.__doc__
+    )
     for made in (_jax.get_distributed_runtime_client, _jax.get_distributed_runtime_service):
         assert "heartbeat_timeout" in made.__doc__
     parameters = inspect.signature(ClusterEnv.auto_detect_unset_distributed_params).parameters
@@ -40,7 +44,6 @@ def test_jax_has_what_is_used_of_it():
 
 
 def test_a_board_keeps_what_it_promises():
-    # in a process of its own: JAX aborts whoever was connected once the board is gone
     done = subprocess.run(
         [sys.executable, "-m", "tests.hosts.board_contract"], cwd=REPOSITORY, capture_output=True,
         text=True, timeout=300, check=False,
@@ -91,11 +94,18 @@ def test_processes_that_all_fail_alike_say_so_each(tmp_path):
 JOINING = """
 import sys
 from surgery_cli.errors import SurgeryError
+from surgery_cli.hosts.membership import Membership
 from surgery_cli.hosts.runtime import Seat, connect
 sys.stdout.write(".\\n")
 sys.stdout.flush()
 try:
-    connect(Seat(sys.argv[1], int(sys.argv[2]), 3))
+    seat = Seat(sys.argv[1], int(sys.argv[2]), 3)
+    member = Membership(connect(seat), seat, print)
+    sys.stdout.write("joined\\n")
+    sys.stdout.flush()
+    if "silent" not in sys.argv:
+        member.start()
+        member.meet(print)
 except SurgeryError as error:
     (problem,) = error.problems
     sys.stdout.write(f"{problem.what}; {problem.why}")
@@ -103,35 +113,38 @@ except SurgeryError as error:
 """
 
 
-def test_two_processes_of_one_number_are_told_so():
-    address = f"127.0.0.1:{free_port()}"
+@pytest.fixture
+def joining():
+    """Start a process that joins two others; it is ended with the test."""
+    started = []
 
-    def joining(number, address=address):
-        words = [sys.executable, "-c", JOINING, address, str(number)]
+    def start(address, number, *words):
         process = subprocess.Popen(
-            words, cwd=REPOSITORY, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
-        )
+            [sys.executable, "-c", JOINING, address, str(number), *words],
+            cwd=REPOSITORY, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        started.append(process)
         assert process.stdout.readline() == ".\n"
         return process
 
-    first = joining(0)
-    port = int(address.rpartition(":")[2])
-    with socket.socket() as caller:
-        while caller.connect_ex(("127.0.0.1", port)):  # until it listens there
-            time.sleep(0.05)
-    others = [joining(1), joining(1, f"localhost:{port}")]  # as from another machine
-    try:
-        again = joining(0, f"localhost:{port}")  # which finds the port taken
-        assert "another process 0" in again.communicate(timeout=300)[0]
-        ended = []
-        while not ended:
-            ended = [one for one in others if one.poll() is not None]
-            time.sleep(0.05)
-        assert "another one came as process 1 of the 3" in ended[0].stdout.read()
-    finally:
-        for one in (first, *others):
-            one.kill()
-            one.communicate()
+    yield start
+    for one in started:
+        one.kill()
+        one.communicate()
+
+
+def test_two_processes_of_one_number_are_told_so(joining):
+    port = free_port()
+    first = joining(f"127.0.0.1:{port}", 0)
+    assert first.stdout.readline() == "joined\n"
+    again = joining(f"localhost:{port}", 0)  # which finds the port taken
+    assert "another process 0" in again.communicate(timeout=300)[0]
+    second = joining(f"127.0.0.1:{port}", 1)
+    assert second.stdout.readline() == "joined\n"
+    other = joining(f"localhost:{port}", 1)  # as from another machine
+    said = other.communicate(timeout=300)[0]
+    assert f"another process 1 of the 3 runs on '{platform.node()}'" in said
+    assert second.poll() is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere JAX tells, once all are there")
