@@ -177,7 +177,7 @@ def _staging(target: Path, run: Run) -> Staging | BucketStaging:
     head, left, leaves = run.head, run.left, list(run.prepared.draft.leaves)
     if isinstance(target, BucketPath):
         if head is None:
-            return BucketStaging(target, run.linker, force=force)
+            return BucketStaging(target, run.linker, force=force, beside=run.options.distributed)
         assert not isinstance(left, Leftover)
         return ResumableBucketStaging(target, run.linker, head, leaves, left, force=force)
     if head is None:

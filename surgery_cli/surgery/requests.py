@@ -92,7 +92,8 @@ def requests_of_run(
         compact = prepared.compact[name]
         add_written(tally, plan, memory_bytes, compact=compact, buffered=buffered)
     _add_around(tally, prepared, buffered=buffered)
-    if options.force and isinstance(target, BucketPath) and filesystem.exists(target):
+    is_taken = options.force and filesystem.exists(target)
+    if isinstance(target, BucketPath) and (is_taken or not buffered):
         _add_replacing(tally, target)
     return tally.requests
 
@@ -146,7 +147,8 @@ def _add_around(tally: Tally, prepared: Prepared, *, buffered: bool) -> None:
     """The lock, marks and the record; manifests and other small files; looks at what stands there."""
     tally.look_at(prepared.checkpoint.location.root, _LOOKS_AT_SOURCE)
     tally.other(_OTHERS)
-    tally.write(2 + _count_marks(prepared.checkpoint))  # the lock and the record
+    tally.write(2)  # the lock and the record
+    tally.copy(_count_marks(prepared.checkpoint))
     for name, plan in prepared.plans.items():
         if not isinstance(plan.item, PytreeItem):
             _add_file(tally, plan, buffered=buffered)
@@ -193,9 +195,13 @@ def _count_marks(checkpoint: Checkpoint) -> int:
 
 
 def _add_replacing(tally: Tally, target: Path) -> None:
-    """With ``--force`` what was built beside is copied to its place by the service, and removed there; the old goes."""
+    """What was built beside is copied to its place by the service, and goes; so does what ``--force`` replaces."""
     built = tally.requests.written.requests + tally.requests.copied.requests
     moved = tally.requests.written.bytes + tally.requests.copied.bytes
     tally.requests += Requests(copied=Asked(built, moved))
-    old = sum(1 for _ in files_below(target)) if filesystem.is_folder(target) else 1
+    old = (
+        sum(1 for _ in files_below(target))
+        if filesystem.is_folder(target)
+        else filesystem.exists(target)
+    )
     tally.other(built + old)

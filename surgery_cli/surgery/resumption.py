@@ -27,7 +27,7 @@ from surgery_cli.store.write.bucket_leftovers import (
     bucket_leftovers,
     dead_at,
 )
-from surgery_cli.store.write.bucket_staging import is_whole
+from surgery_cli.store.write.commit_marks import is_whole
 from surgery_cli.store.write.item_plan import is_packed
 from surgery_cli.store.write.journal import Head
 from surgery_cli.store.write.leftovers import Leftover, leftovers_of
@@ -104,6 +104,8 @@ def resumption_of(target: Path, prepared: Prepared, options: Options) -> Resumpt
     if left is None or left.journal is None:
         return Resumption(head, None, _dead_built(target, stale=options.stale))
     built = left.built if isinstance(left, BucketLeftover) else None
+    if built is not None and left.journal.whole is not None and not is_whole(target):
+        built = target  # it was about to take its place, or had begun to
     is_in_the_way = filesystem.is_taken(target) and built != target and not options.force
     command = the_same(*["--force"] * is_in_the_way)
     kept.append(what_is_kept(left.path, target, left.journal, command))

@@ -176,12 +176,12 @@ def seal_written(
     memory_bytes: int,
     listener: Listener | None,
     *,
-    to_come: Sequence[Path] = (),
+    to_come: Mapping[Path, bytes] = {},
 ) -> tuple[Record, int]:
     """The record of a result under construction, sealed, and how many bytes were read for it.
 
-    ``read_back`` are the leaves whose digests have just been compared with what is stored, ``to_come`` empty files that
-    say that the result is whole, once it is.
+    ``read_back`` are the leaves whose digests have just been compared with what is stored, ``to_come`` files that say
+    that the result is whole, once it is, and what they hold.
 
     Raises:
         CheckpointError: a leaf or file that was taken over unchanged is not what its digest on record says.
@@ -200,10 +200,10 @@ def seal_written(
         raise _does_not_hold(written, changed, source=record.source)
     hashes = hashed_files(files, meter)
     check_taken_files(source, hashes.digests)
-    empty = f"sha256:{hashlib.sha256().hexdigest()}"
-    for file in to_come:
+    for file, content in to_come.items():
         if file.is_relative_to(place):
-            hashes.digests[str(file.relative_to(place))] = empty
+            digest = hashlib.sha256(content).hexdigest()
+            hashes.digests[str(file.relative_to(place))] = f"sha256:{digest}"
     return sealed_record(record, leaves, hashes, ()), count + size
 
 

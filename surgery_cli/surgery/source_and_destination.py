@@ -14,7 +14,7 @@ from surgery_cli.store.files.array_file import ArrayFile
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.aftermath import with_aftermath
-from surgery_cli.store.write.destination import check_destination
+from surgery_cli.store.write.destination import being_written, check_destination
 from surgery_cli.store.write.staging import recover_old, set_aside_of
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.words.advice import NOTHING_LEFT, worded
@@ -39,6 +39,8 @@ def check_target(
     except DestinationError as error:
         raise with_aftermath(error) from None
     if built is None and force and filesystem.exists(target) and not filesystem.is_link(target):
+        if claim := being_written(target):  # what stands there is what that run has built
+            raise with_aftermath(claim)
         _check_replaced(target)
     if force and filesystem.is_taken(target) and (old := set_aside_of(target)) is not None:
         raise DestinationError(

@@ -29,7 +29,8 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.modes import follow_modes
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.orbax.contexts import ServiceFails
-from surgery_cli.store.write.bucket_staging import BucketStaging, commit_marks
+from surgery_cli.store.write.bucket_staging import BucketStaging
+from surgery_cli.store.write.commit_marks import commit_marks
 from surgery_cli.store.write.journal import Journal, Lost, Placed, withdrawing
 from surgery_cli.store.write.staging import Staging, remove
 from surgery_cli.store.write.step import StepWriter
@@ -86,7 +87,8 @@ def write(run: Run, staging: Staging | BucketStaging, listener: Listener | None)
         digests = digests_after(prepared.checkpoint, written, draft, done.digests, run.recorded)
     record = _record(run, digests, report, written, probed)
     if options.seal:
-        report, record = _sealed(run, writer, written, record, report, list(done.digests), listener)
+        marks = dict.fromkeys(commit_marks(writer.new, run.linker), staging.mark_content)
+        report, record = _sealed(run, written, record, report, list(done.digests), listener, marks)
     place = record_path(written)
     write_record(place, record)
     _follow_modes(prepared, writer, place)
@@ -183,15 +185,14 @@ def _proved(
 
 def _sealed(
     run: Run,
-    writer: StepWriter,
     written: Checkpoint,
     record: Record,
     report: reports.Report,
     read_back: list[LeafPath],
     listener: Listener | None,
+    marks: Mapping[Path, bytes],
 ) -> tuple[reports.Report, Record]:
     """Report and record of a result with all of its leaves and files on record."""
-    marks = commit_marks(writer.new, run.linker)
     record, count = seal_written(
         run.prepared.checkpoint,
         written,

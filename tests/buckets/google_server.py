@@ -104,6 +104,9 @@ class GoogleServer(Server):
     def content(self, name):
         return self.buckets["bkt"][name].data
 
+    def version(self, name):
+        return self.buckets["bkt"][name].generation
+
     def remove(self, name):
         del self.buckets["bkt"][name]
 

@@ -86,6 +86,10 @@ class S3Server(Server):
     def content(self, name):
         return self.client.get_object(Bucket="bkt", Key=name)["Body"].read()
 
+    def version(self, name):
+        found = self.client.head_object(Bucket="bkt", Key=name)
+        return found["ETag"], found["LastModified"]
+
     def remove(self, name):
         self.client.delete_object(Bucket="bkt", Key=name)
 
@@ -118,7 +122,23 @@ class S3Server(Server):
                 return self.refusal(
                     412, "At least one of the pre-conditions you specified did not hold"
                 )
+            if self._stands_otherwise(request):
+                return self.refusal(412, "At least one of the pre-conditions did not hold")
         return self._sent_on(request)
+
+    def _stands_otherwise(self, request):
+        """Whether what a copy would replace is not what it says, which moto does not look at, and S3 does.
+
+        Source: "Conditional writes" of Amazon's S3 User Guide: `If-None-Match` and `If-Match` of CopyObject.
+        """
+        bucket, _, key = unquote(request.path).lstrip("/").partition("/")
+        try:
+            stands = self.client.head_object(Bucket=bucket, Key=key)["ETag"]
+        except self.client.exceptions.ClientError:
+            stands = None
+        if "if-none-match" in request.headers:
+            return stands is not None
+        return request.headers.get("if-match", stands) != stands
 
     def _sent_on(self, request):
         connection = getattr(self._connections, "one", None)

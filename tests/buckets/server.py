@@ -120,6 +120,10 @@ class Server(ABC):
         """What an object in the bucket of the tests holds."""
 
     @abstractmethod
+    def version(self, name):
+        """What tells an object in the bucket of the tests from one that was put in its place."""
+
+    @abstractmethod
     def remove(self, name):
         """Delete an object in the bucket of the tests."""
 

@@ -3,7 +3,8 @@
 Takes a JSON line for each: `args`, and perhaps `cut`, [what is counted, at which of them, which signal]. `entry` counts
 what is written down in a journal, and strikes before it is; `entry+` strikes after; `file` counts what Python does to
 files in the destination's folder; `request` what is written to a bucket, and strikes as it begins; `request+` as it is
-answered; `size` is the largest file that may be written. Writes a JSON line for each: exit code, output, and how many
+answered; `size` is the largest file that may be written; `stop` counts nothing, but tells the process, and that it was
+stopped, and lets it go on at the next line. Writes a JSON line for each: exit code, output, and how many
 were counted. Imports modules before, so that each fork is quick.
 """
 
@@ -21,7 +22,7 @@ import tensorstore  # noqa: F401
 
 from surgery_cli.cli.main import run
 from surgery_cli.engine import grid, stream
-from surgery_cli.store.filesystem import bucket
+from surgery_cli.store.filesystem import bucket, processes
 from surgery_cli.store.write import journal
 
 EVENTS = (
@@ -35,6 +36,8 @@ EVENTS = (
     "shutil.",
 )
 BEFORE = ("surgery.apply", "compute.kits", "cli.rendering.preview", "console.progress")
+if elsewhere := os.environ.get("CUT_RUNS_MACHINE"):
+    processes.this_machine = lambda: elsewhere
 for name in [*(f"surgery_cli.{name}" for name in BEFORE), *sys.argv[1:]]:
     importlib.import_module(name)
 # so that small leaves have several blocks, and every block is a transaction
@@ -46,6 +49,8 @@ def _count(cut, folder):
     """Count moments of one sort, and strike this process at one of them."""
     what, moment, name = cut
     seen = [0]
+    if what == "stop":
+        return seen
     if what == "size":
         sys.dont_write_bytecode = True  # what others read of it would be cut off
         resource.setrlimit(resource.RLIMIT_FSIZE, (moment, moment))
@@ -92,6 +97,11 @@ def _counted(what, one_more, to_the_end, request):
     return to_the_end(counted)
 
 
+def _say(what):
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
 def _run(args, cut):
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as counted:
         child = os.fork()
@@ -109,7 +119,15 @@ def _run(args, cut):
                 sys.stderr.flush()
                 os.write(counted.fileno(), str(seen[0]).encode())
                 os._exit(code)
-        _, status = os.waitpid(child, 0)
+        if cut and cut[0] == "stop":
+            _say({"pid": child})
+            _, status = os.waitpid(child, os.WUNTRACED)
+            if os.WIFSTOPPED(status):
+                _say({"stopped": True})
+                sys.stdin.readline()
+                os.kill(child, signal.SIGCONT)
+        if not cut or cut[0] != "stop" or os.WIFSTOPPED(status):
+            _, status = os.waitpid(child, 0)
         out.seek(0)
         counted.seek(0)
         return {
@@ -119,7 +137,6 @@ def _run(args, cut):
         }
 
 
-for line in sys.stdin:
+while line := sys.stdin.readline():
     asked = json.loads(line)
-    sys.stdout.write(json.dumps(_run(asked["args"], asked.get("cut"))) + "\n")
-    sys.stdout.flush()
+    _say(_run(asked["args"], asked.get("cut")))

@@ -42,6 +42,7 @@ class AmazonS3(FsspecService):
         region="set AWS_DEFAULT_REGION, and AWS_ENDPOINT_URL where it is no service of Amazon's",
     )
     needs_commit_mark = False
+    versions_are_unique = False
     largest = 5_000_000_000
     """What one request makes or copies at most, in bytes (the service takes 5 GiB); what is larger comes in parts."""
     part = 512 << 20
@@ -146,19 +147,31 @@ class AmazonS3(FsspecService):
             raise
         return version
 
-    def put_in_place(self, bucket: str, key: str, content: bytes, found: StoredObject) -> None:
+    def put_in_place(self, bucket: str, key: str, content: bytes, found: StoredObject) -> str:
         with self._asking(bucket, key, is_of_version=True):
             asked = {"Bucket": bucket, "Key": key, "Body": content}
-            self._call("put_object", **asked, IfMatch=found.version)
+            version: str = self._call("put_object", **asked, IfMatch=found.version)["ETag"]
+        return version
 
-    def copy(self, bucket: str, found: StoredObject, to_bucket: str, to_key: str) -> None:
+    def copy(
+        self,
+        bucket: str,
+        found: StoredObject,
+        to_bucket: str,
+        to_key: str,
+        replacing: str | None = None,
+    ) -> str:
+        # services that speak S3 and do not know these conditions of a copy let them be
+        condition = {"IfMatch": replacing} if replacing else {"IfNoneMatch": "*"}
+        condition = {} if replacing is None else condition
         source = {"Bucket": bucket, "Key": found.key}
         asked = {"CopySource": source, "CopySourceIfMatch": found.version}
         with self._asking(bucket, found.key, is_of_version=True):
             if found.size <= self.largest:
-                self._call("copy_object", Bucket=to_bucket, Key=to_key, **asked)
-                return
-            self._in_parts(
+                got = self._call("copy_object", Bucket=to_bucket, Key=to_key, **asked, **condition)
+                version: str = got["CopyObjectResult"]["ETag"]
+                return version
+            return self._in_parts(
                 to_bucket,
                 to_key,
                 found.size,
@@ -166,7 +179,7 @@ class AmazonS3(FsspecService):
                     "upload_part_copy",
                     {**asked, "CopySourceRange": f"bytes={start}-{stop - 1}"},
                 ),
-                {},
+                condition,
             )
 
     def delete(self, bucket: str, key: str, found: StoredObject | None = None) -> None:

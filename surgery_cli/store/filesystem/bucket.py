@@ -3,52 +3,31 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import msgspec
-
 from surgery_cli.inputs.buckets import BucketPath, Replaced
 from surgery_cli.store.filesystem.background import in_background
-from surgery_cli.store.filesystem.bucket_listings import Folder, Listings
+from surgery_cli.store.filesystem.bucket_entries import (
+    BucketStatus,
+    entries_of,
+    number_at,
+    number_of,
+)
+from surgery_cli.store.filesystem.bucket_guard import Guard
+from surgery_cli.store.filesystem.bucket_listings import Listings
 from surgery_cli.store.filesystem.interruptions import Threads
 from surgery_cli.store.filesystem.object_files import NewObject, ObjectReader, read_name
 from surgery_cli.store.filesystem.object_service import ObjectService, StoredObject
 from surgery_cli.store.filesystem.protocol import Entry, Place
 from surgery_cli.store.filesystem.read_ahead import FETCHED_BYTES, Range, ReadAhead
 from surgery_cli.store.filesystem.to_the_end import to_the_end
-
-
-class BucketStatus(msgspec.Struct, frozen=True):
-    """What is known of an object or folder, by the names of ``os.stat_result``."""
-
-    st_mode: int
-    st_size: int
-    st_mtime_ns: int
-    st_dev: int
-    st_ino: int
-    st_nlink: int = 1
-
-
-class BucketEntry(msgspec.Struct, frozen=True):
-    """Something that stands in a folder of a bucket, as its listing tells."""
-
-    name: str
-    place: str
-    size: int
-    is_folder: bool
-    is_link: bool = False
-
-    @property
-    def is_file(self) -> bool:
-        return not self.is_folder
 
 
 class Buckets:
@@ -62,6 +41,22 @@ class Buckets:
         self._lock = threading.Lock()
         self._listings: dict[str, Listings] = {}
         self._ahead = ReadAhead()
+        self._guards: list[Guard] = []
+
+    @contextmanager
+    def guarded(
+        self, destination: BucketPath, check: Callable[[], None]
+    ) -> Iterator[Callable[[Iterable[Place]], None]]:
+        """See ``Guard``, for all that is written and deleted inside; gives its ``take_in``, of files."""
+        guard = Guard(self._service, destination, check)
+        self._guards.append(guard)
+        try:
+            yield lambda places: guard.take_in([self._object(BucketPath(p)) for p in places])
+        finally:
+            self._guards.remove(guard)
+
+    def _guard_of(self, path: BucketPath) -> Guard | None:
+        return next((guard for guard in self._guards if guard.covers(path)), None)
 
     @property
     def needs_commit_mark(self) -> bool:
@@ -94,20 +89,20 @@ class Buckets:
         if not standing and path.key:
             self._find(path)  # raises where nothing stands
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
-        return _entries(str(path), standing)
+        return entries_of(str(path), standing)
 
     def below(self, folder: Place) -> Iterator[tuple[str, list[Entry]]]:
         path = BucketPath(folder)
         for prefix, standing in self._of(path).below(_begin_of(path)):
-            yield prefix, _entries(f"{path}/{prefix}".rstrip("/"), standing)
+            yield prefix, entries_of(f"{path}/{prefix}".rstrip("/"), standing)
 
     def status(self, place: Place) -> BucketStatus:
         path = BucketPath(place)
         found = self._find(path)
-        device = _number(f"{self._service.scheme}://{path.bucket}")
+        device = number_at(f"{self._service.scheme}://{path.bucket}")
         if found is None:
-            return BucketStatus(stat.S_IFDIR | 0o755, 0, 0, device, _number(f"{path.key}/"))
-        number = _number_of(found.key, found.version)
+            return BucketStatus(stat.S_IFDIR | 0o755, 0, 0, device, number_at(f"{path.key}/"))
+        number = number_of(found.key, found.version)
         return BucketStatus(stat.S_IFREG | 0o644, found.size, found.mtime_ns, device, number)
 
     def status_now(self, place: Place) -> BucketStatus:
@@ -147,20 +142,52 @@ class Buckets:
         return self._new(place, exclusively=False)
 
     def _new(self, place: Place, *, exclusively: bool) -> NewObject:
-        return NewObject(self._service, BucketPath(place), self._made, exclusively=exclusively)
+        path = BucketPath(place)
+        is_new = self._guard_of(path) is not None and self._of(path).known(path.key) is None
+        return NewObject(
+            self._service,
+            path,
+            self._put,
+            self._made,
+            exclusively=exclusively,
+            is_new=exclusively or is_new,
+        )
 
     def put(self, place: Place, content: bytes, *, exclusively: bool = False) -> int:
         path = BucketPath(place)
-        version = to_the_end(
-            lambda: self._service.put(path.bucket, path.key, content, exclusively=exclusively)
-        )
+        version = self._put(path, content, exclusively)
         self._made(path)
-        return _number_of(path.key, version)
+        return number_of(path.key, version)
+
+    def _put(self, path: BucketPath, content: bytes, exclusively: bool) -> str:
+        """Make an object, and give its version."""
+        service, guard = self._service, self._guard_of(path)
+
+        def make(replacing: str = "") -> str:
+            if replacing:
+                found = StoredObject(path.key, 0, 0, replacing)
+                return service.put_in_place(path.bucket, path.key, content, found)
+            is_new = exclusively or guard is not None
+            return service.put(path.bucket, path.key, content, exclusively=is_new)
+
+        if guard is None or exclusively:
+            return to_the_end(make)
+        known = self._of(path).known(path.key)
+        return to_the_end(lambda: guard.make(path, known, make))
 
     def copy(self, source: Place, target: Place) -> None:
         origin, path = BucketPath(source), BucketPath(target)
         found = self._object(origin)
-        to_the_end(lambda: self._service.copy(origin.bucket, found, path.bucket, path.key))
+        guard = self._guard_of(path)
+
+        def copy(replacing: str | None = None) -> str:
+            return self._service.copy(origin.bucket, found, path.bucket, path.key, replacing)
+
+        if guard is None:
+            to_the_end(copy)
+        else:
+            known = self._of(path).known(path.key)
+            to_the_end(lambda: guard.make(path, known, copy))
         self._made(path)
 
     def clone(self, source: Place, target: Place) -> None:
@@ -171,7 +198,16 @@ class Buckets:
     def delete(self, place: Place) -> None:
         path = BucketPath(place)
         with suppress(FileNotFoundError):
-            to_the_end(lambda: self._service.delete(path.bucket, path.key))
+            found = None
+            if guard := self._guard_of(path):
+                found = self._object(path)
+                guard.before_deletion(found)
+            self._delete(path, found)
+
+    def _delete(self, path: BucketPath, found: StoredObject | None) -> None:
+        """Delete an object, unless another one is in the place of what was found."""
+        with suppress(FileNotFoundError, Replaced):
+            to_the_end(lambda: self._service.delete(path.bucket, path.key, found))
         self._of(path).removed(path.key)
 
     def replace_as_found(self, place: Place, content: bytes) -> None:
@@ -193,11 +229,18 @@ class Buckets:
 
     def delete_below(self, folder: Place) -> None:
         self.forget(folder)
-        objects = [
-            entry.place for _, inside in self.below(folder) for entry in inside if entry.is_file
+        paths = [
+            BucketPath(entry.place)
+            for _, inside in self.below(folder)
+            for entry in inside
+            if entry.is_file
         ]
+        guard = self._guard_of(BucketPath(folder))
+        found = [None if guard is None else self._object(path) for path in paths]
+        if guard is not None:  # what was seen before is not of who takes over later
+            guard.check()
         with Threads(self.at_once, thread_name_prefix="surgery-delete") as pool:
-            done = [pool.submit(self.delete, place) for place in objects]
+            done = [pool.submit(self._delete, *pair) for pair in zip(paths, found, strict=True)]
         for future in done:  # all that can be deleted is
             future.result()
 
@@ -248,19 +291,3 @@ class Buckets:
 def _begin_of(folder: BucketPath) -> str:
     """What the names of all in a folder begin with."""
     return f"{folder.key}/" if folder.key else ""
-
-
-def _entries(folder: str, standing: Folder) -> list[Entry]:
-    return [
-        BucketEntry(name, f"{folder}/{name}", 0 if found is None else found.size, found is None)
-        for name, found in sorted(standing.items())
-    ]
-
-
-def _number_of(key: str, version: str) -> int:
-    """Every new object has a version of its own, and another key is another object."""
-    return _number(f"{key}\0{version}")
-
-
-def _number(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from shlex import quote
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.inputs.buckets import BucketPath, Replaced
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.bucket import Buckets
 from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK, holds_t5x
 from surgery_cli.store.filesystem.processes import Owner, State
 
@@ -26,6 +28,26 @@ _LEVELS = 3
 def lock_of(destination: Path) -> Path:
     """The object that keeps other runs away while one writes to a destination."""
     return destination.with_name(f".{destination.name}{STAGING_MARK}lock")
+
+
+def beside(destination: Path) -> list[Path]:
+    """What runs to a destination have made beside it, but for the lock: whoever has that may remove the rest."""
+    filesystem.forget(destination.parent)
+    begin, lock = f".{destination.name}{STAGING_MARK}", lock_of(destination)
+    entries = filesystem.entries_if_any(destination.parent)
+    found = [lock.with_name(entry.name) for entry in entries if entry.name.startswith(begin)]
+    return [place for place in found if place != lock]
+
+
+def guarded(
+    destination: Path, check: Callable[[], None]
+) -> AbstractContextManager[Callable[[Iterable[Path]], None]]:
+    """What is written inside to a destination in a bucket comes in the place of nothing, or of what this run has made;
+    ``check`` raises an error where the destination is another run's by now. Gives a function: files that may go, too.
+    """
+    system = filesystem.system_of(destination)
+    assert isinstance(system, Buckets)
+    return system.guarded(BucketPath(destination), check)
 
 
 def lock_around(place: Path) -> Path | None:
@@ -139,6 +161,25 @@ class Lock:
                 raise FileExistsError(
                     errno.EEXIST, os.strerror(errno.EEXIST), str(self.place)
                 ) from None
+
+    @property
+    def content(self) -> bytes:
+        """What tells this run from all others; its marks hold the same."""
+        return self._content
+
+    def mark(self, place: Path) -> None:
+        """Let the service copy it to ``place``, which it does while this run has it alone.
+
+        Between a look at it and a write of a mark, this process may stand still, and another run take over.
+
+        Raises:
+            FileExistsError: it is another run's by now, or gone.
+        """
+        with suppress(FileNotFoundError, Replaced):
+            if self._is_seen():
+                filesystem.copy(self.place, place)
+                return
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self.place))
 
     def is_held(self) -> bool:
         """True if it stands as this run has made it."""

@@ -40,6 +40,7 @@ class GoogleStorage(FsspecService):
         region="see STORAGE_EMULATOR_HOST, if it is set",
     )
     needs_commit_mark = True
+    versions_are_unique = True
 
     def page(self, bucket: str, prefix: str, delimiter: str, token: str | None) -> Page:
         asked = {
@@ -73,9 +74,9 @@ class GoogleStorage(FsspecService):
             condition = {"ifGenerationMatch": "0"} if exclusively else {}
             return self._upload(bucket, key, content, condition)
 
-    def put_in_place(self, bucket: str, key: str, content: bytes, found: StoredObject) -> None:
+    def put_in_place(self, bucket: str, key: str, content: bytes, found: StoredObject) -> str:
         with self._asking(bucket, key, is_of_version=True):
-            self._upload(bucket, key, content, {"ifGenerationMatch": found.version})
+            return self._upload(bucket, key, content, {"ifGenerationMatch": found.version})
 
     def _upload(self, bucket: str, key: str, content: bytes, condition: dict[str, str]) -> str:
         # gcsfs's own way wraps small objects in a message, in which a byte 0x0d at their end looks like a part of it
@@ -90,8 +91,17 @@ class GoogleStorage(FsspecService):
         version: str = got["generation"]
         return version
 
-    def copy(self, bucket: str, found: StoredObject, to_bucket: str, to_key: str) -> None:
+    def copy(
+        self,
+        bucket: str,
+        found: StoredObject,
+        to_bucket: str,
+        to_key: str,
+        replacing: str | None = None,
+    ) -> str:
         asked = {"ifSourceGenerationMatch": found.version}
+        if replacing is not None:
+            asked["ifGenerationMatch"] = replacing or "0"
         with self._asking(bucket, found.key, is_of_version=True):
             done = False
             while not done:  # what is large is copied in several steps
@@ -108,6 +118,8 @@ class GoogleStorage(FsspecService):
                 )
                 done = got["done"]
                 asked["rewriteToken"] = got.get("rewriteToken")
+        version: str = got["resource"]["generation"]
+        return version
 
     def delete(self, bucket: str, key: str, found: StoredObject | None = None) -> None:
         asked = {} if found is None else {"ifGenerationMatch": found.version}

@@ -80,22 +80,26 @@ class ObjectReader(RawIOBase):
 class NewObject(io.BytesIO):
     """An object in the making: it is there, whole, once this is closed; never if the writing failed.
 
-    ``changed`` is called then.
+    ``put`` makes it if it is small, and ``changed`` is called then; what is larger ``is_new``, or replaces what stands.
     """
 
     def __init__(
         self,
         service: ObjectService,
         path: BucketPath,
+        put: Callable[[BucketPath, bytes, bool], str],
         changed: Callable[[BucketPath], None],
         *,
         exclusively: bool,
+        is_new: bool,
     ) -> None:
         super().__init__()
         self._service = service
         self._path = path
+        self._put = put
         self._changed = changed
         self._exclusively = exclusively
+        self._is_new = is_new
         self._stream: Any = None
 
     def write(self, piece: Any) -> int:
@@ -103,7 +107,7 @@ class NewObject(io.BytesIO):
         if self.tell() >= STREAMED_BYTES:
             if self._stream is None:
                 self._stream = self._service.stream(
-                    self._path.bucket, self._path.key, exclusively=self._exclusively
+                    self._path.bucket, self._path.key, exclusively=self._is_new
                 )
             self._stream.write(self.getvalue())
             self.seek(0)
@@ -131,8 +135,5 @@ class NewObject(io.BytesIO):
             self._stream.write(content)
             to_the_end(self._stream.close)
         else:
-            path, exclusively = self._path, self._exclusively
-            to_the_end(
-                lambda: self._service.put(path.bucket, path.key, content, exclusively=exclusively)
-            )
+            self._put(self._path, content, self._exclusively)
         self._changed(self._path)

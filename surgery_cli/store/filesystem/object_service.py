@@ -45,6 +45,10 @@ class ObjectService(Protocol):
         """What addresses begin with, before ``://``."""
 
     @property
+    def versions_are_unique(self) -> bool:
+        """True if no two objects of a name have the same version; else those have that hold the same."""
+
+    @property
     def needs_commit_mark(self) -> bool:
         """True where Orbax takes a save for finished only once its ``commit_success.txt`` is there."""
 
@@ -62,15 +66,26 @@ class ObjectService(Protocol):
         a lost answer. The service has held what came against its MD5.
         """
 
-    def put_in_place(self, bucket: str, key: str, content: bytes, found: StoredObject) -> None:
-        """Put another object in the place of one as it was when it was found; ``Replaced`` if that is gone by now."""
+    def put_in_place(self, bucket: str, key: str, content: bytes, found: StoredObject) -> str:
+        """Put another object in the place of one as it was when it was found; ``Replaced`` if that is gone by now.
+
+        Gives its version.
+        """
 
     def stream(self, bucket: str, key: str, *, exclusively: bool) -> Any:
         """As ``put``, of a file that is written piece by piece, and is there once it is closed."""
 
-    def copy(self, bucket: str, found: StoredObject, to_bucket: str, to_key: str) -> None:
+    def copy(
+        self,
+        bucket: str,
+        found: StoredObject,
+        to_bucket: str,
+        to_key: str,
+        replacing: str | None = None,
+    ) -> str:
         """Copy an object as it was when it was found, without its bytes passing through this machine; ``Replaced`` if
-        another one is in its place.
+        another one is in its place. Gives the version of the copy, which comes in the place of the version
+        ``replacing``, of nothing ('', else ``Replaced``), or of whatever stands there (None).
         """
 
     def delete(self, bucket: str, key: str, found: StoredObject | None = None) -> None:

@@ -107,6 +107,7 @@ class CountedService:
         self._service = service
         self.scheme = service.scheme
         self.needs_commit_mark = service.needs_commit_mark
+        self.versions_are_unique = service.versions_are_unique
 
     def page(self, bucket: str, prefix: str, delimiter: str, token: str | None) -> Page:
         _COUNTS.add(other=1)
@@ -125,17 +126,24 @@ class CountedService:
         _COUNTS.add(written=Asked(1, len(content)))
         return self._service.put(bucket, key, content, exclusively=exclusively)
 
-    def put_in_place(self, bucket: str, key: str, content: bytes, found: StoredObject) -> None:
+    def put_in_place(self, bucket: str, key: str, content: bytes, found: StoredObject) -> str:
         _COUNTS.add(written=Asked(1, len(content)))
-        self._service.put_in_place(bucket, key, content, found)
+        return self._service.put_in_place(bucket, key, content, found)
 
     def stream(self, bucket: str, key: str, *, exclusively: bool) -> Any:
         _COUNTS.add(written=Asked(1, 0))  # which names the object; pieces follow
         return _CountedStream(self._service.stream(bucket, key, exclusively=exclusively))
 
-    def copy(self, bucket: str, found: StoredObject, to_bucket: str, to_key: str) -> None:
+    def copy(
+        self,
+        bucket: str,
+        found: StoredObject,
+        to_bucket: str,
+        to_key: str,
+        replacing: str | None = None,
+    ) -> str:
         _COUNTS.add(copied=Asked(1, found.size))
-        self._service.copy(bucket, found, to_bucket, to_key)
+        return self._service.copy(bucket, found, to_bucket, to_key, replacing)
 
     def delete(self, bucket: str, key: str, found: StoredObject | None = None) -> None:
         _COUNTS.add(other=1)

@@ -16,10 +16,10 @@ import msgspec
 from surgery_cli.errors import WriteError
 from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.bucket_locks import Lock, lock_of, said_in
+from surgery_cli.store.filesystem.bucket_locks import Lock, beside, guarded, lock_of, said_in
 from surgery_cli.store.filesystem.listing import STAGING_MARK
 from surgery_cli.store.filesystem.processes import Owner, State
-from surgery_cli.store.write.bucket_staging import companion_of, is_whole
+from surgery_cli.store.write.commit_marks import companion_of, is_whole, mark_of
 from surgery_cli.store.write.journal import Journal, LinesInBucket
 from surgery_cli.store.write.leftovers import Leftover, leftovers_of
 from surgery_cli.store.write.staging import remove
@@ -34,6 +34,7 @@ class BucketLeftover:
         self.content = filesystem.read(self._lock)
         self.owner = said_in(self.content, Owner)
         said = said_in(self.content, _Said)
+        self.replaces_nothing = said is not None and not said.replaces
         self.built = None if said is None else _built_of(destination, said.builds)
         self.folder = None if said is None else _journal_of(destination, said.journal)
         """Where its journal is, if it keeps one."""
@@ -84,12 +85,10 @@ class BucketLeftover:
         lock = Lock(self.destination, json.dumps(own).encode())
         try:
             lock.take_over(self.content)
-            if self.path != self._lock:
-                if self.path == self.destination:
-                    filesystem.delete(companion_of(self.destination))
-                remove(self.path)
-            if self.folder is not None:
-                filesystem.delete_below(self.folder)
+            with guarded(self.destination, lambda: _check(lock)):
+                self._remove_built()
+            for place in beside(self.destination):
+                filesystem.delete_below(place)
             lock.release()
         except FileExistsError:
             raise WriteError(
@@ -105,16 +104,38 @@ class BucketLeftover:
             ) from error
         return True
 
+    def _remove_built(self) -> None:
+        place = self.path
+        if place != self._lock:
+            if place == self.destination:
+                filesystem.delete(companion_of(self.destination))
+            remove(place)
+            if self.replaces_nothing:  # what stands there was copied to its place
+                filesystem.delete_below(self.destination)
+
     @property
     def _is_done(self) -> bool:
         """The run had done all but remove its lock."""
-        return self.built == self.destination and is_whole(self.destination)
+        if self.built == self.destination:
+            return is_whole(self.destination)
+        return self.is_marked
+
+    @property
+    def is_marked(self) -> bool:
+        """The run's own mark is there, which is a copy of its lock: looked up anew."""
+        try:
+            filesystem.forget(self.destination)
+            mark = mark_of(self.destination)
+            return mark is not None and filesystem.read_if_any(mark) == self.content
+        except FileNotFoundError:
+            return False
 
     @property
     def _replaces_a_mixture(self) -> bool:
         """What was built is whole, and the only one that surely is."""
-        if self.built is None or self.built == self.destination:
+        if self.built in (None, self.destination) or self.replaces_nothing:
             return False
+        assert self.built is not None
         return is_whole(self.built / self.destination.name) and not is_whole(self.destination)
 
 
@@ -123,6 +144,13 @@ class _Said(msgspec.Struct):
 
     builds: str
     journal: str = ""
+    replaces: bool = True
+    """False where nothing stood at the destination when the run began."""
+
+
+def _check(lock: Lock) -> None:
+    if not lock.is_held():
+        raise FileExistsError
 
 
 def _built_of(destination: Path, said: str) -> Path | None:

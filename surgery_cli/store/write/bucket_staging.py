@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from shlex import quote
 from types import TracebackType
 from typing import Self
 
 import msgspec
 
 from surgery_cli.errors import DestinationError, SurgeryError, WriteError
-from surgery_cli.inputs.buckets import BucketPath, path_at
+from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.background import in_background
-from surgery_cli.store.filesystem.bucket_locks import Lock
-from surgery_cli.store.filesystem.interruptions import Threads, uninterrupted
+from surgery_cli.store.filesystem.bucket_locks import Lock, guarded
+from surgery_cli.store.filesystem.interruptions import uninterrupted
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK
 from surgery_cli.store.filesystem.processes import Owner
-from surgery_cli.store.locate.location import locate
 from surgery_cli.store.write.aftermath import Completed, begin_anew, remaining
+from surgery_cli.store.write.commit_marks import commit_marks, companion_of
 from surgery_cli.store.write.destination import already_there, claimed
 from surgery_cli.store.write.journal import Journal, Placed
+from surgery_cli.store.write.many_objects import each, objects_at
 
 
 class BucketStaging:
@@ -34,20 +36,29 @@ class BucketStaging:
     An object that only one of two runs can make keeps the others away. Readers, Orbax among them, take what is built
     for unfinished until ``commit_success.txt`` is there, and that is written last; where Orbax asks for no such mark,
     that object says so. What ``force`` replaces stands until the new checkpoint is whole beside it.
+
+    Nobody can see that a run is over which is said to be: it may have been stopped, and wake up when another one has
+    finished. So its mark is a copy of its lock that the service makes while that is still this run's, and what is
+    written otherwise than by this process's own requests is built in a folder that no other run knows.
     """
 
     journal: Journal | None = None
 
-    def __init__(self, destination: BucketPath, linker: Linker, *, force: bool = False) -> None:
+    def __init__(
+        self, destination: BucketPath, linker: Linker, *, force: bool = False, beside: bool = False
+    ) -> None:
+        """``beside``: build in a folder of this run's own, and let the service copy it to its place in the end."""
         self.destination = destination
         self.force = force
         self._linker = linker
         self._token = secrets.token_hex(8)
         self._beside = destination.with_name(f".{destination.name}{STAGING_MARK}{self._token[:8]}")
         self._replaces = filesystem.exists(destination)  # looked at anew once nobody else may write
+        self._is_beside = beside or self._replaces
         owner = msgspec.to_builtins(Owner.here())
-        who = {"run": self._token, "builds": str(self._built), **owner}
+        who = {"run": self._token, "builds": str(self._built), "replaces": self._replaces, **owner}
         self._lock = Lock(destination, json.dumps(who).encode())
+        self._open = ExitStack()
         self._is_whole = False
         self._is_mixed = False
         self._looking: Future[bool] | None = None
@@ -55,18 +66,19 @@ class BucketStaging:
     @property
     def new(self) -> Path:
         """What is, or becomes, the destination."""
-        return self._beside / self.destination.name if self._replaces else self.destination
+        return self._beside / self.destination.name if self._is_beside else self.destination
 
     @property
     def _built(self) -> Path:
         """All that this run makes stands at or below it."""
-        return self._beside if self._replaces else self.destination
+        return self._beside if self._is_beside else self.destination
 
     def __enter__(self) -> Self:
         begin_anew()
         is_taken = False
         try:
             self._take_lock()
+            self._keep_guard()
             is_taken = True
             filesystem.forget(self.destination)
             if filesystem.exists(self.destination) and not (self.force and self._replaces):
@@ -75,8 +87,18 @@ class BucketStaging:
             # a signal may come when the lock stands, and this run has not heard of it yet
             if is_taken or not isinstance(error, Exception):
                 self._withdraw()
+            self._open.close()
             raise
         return self
+
+    def _keep_guard(self) -> None:
+        """From now on nothing is replaced or deleted at the destination that another run has made meanwhile."""
+        guard = guarded(self.destination, self._check)
+        self._may_go = self._open.enter_context(guard)
+
+    def _check(self) -> None:
+        if not self._lock.is_held():
+            raise self._taken_over
 
     def _withdraw(self) -> None:
         """Where a run ends before it has begun: its lock goes, if it stands."""
@@ -115,10 +137,8 @@ class BucketStaging:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        with uninterrupted():
-            if (
-                self._is_whole and not self._replaces
-            ):  # nothing is to be removed but the lock, if it is ours
+        with uninterrupted(), self._open:
+            if self._is_whole and not self._is_beside:  # nothing goes but the lock, if it is ours
                 self._release()
                 return
             self._linker.wait()
@@ -127,19 +147,43 @@ class BucketStaging:
             except OSError:  # nothing is known: what was built stays, and its lock
                 remaining.extend((self._built, self._lock.place))
                 return
-            if not is_ours:  # whoever took it builds there now
+            if not is_ours:
+                self._yield(error)
                 return
             if self._is_mixed:  # nobody may read it, and the new one stands beside it
                 return
-            if self._replaces or not self._is_whole:
-                self._remove()
+            self._remove()
             if self._built not in remaining:
                 self._release()
+
+    def _yield(self, error: BaseException | None) -> None:
+        """Whoever took the lock builds there now, or has finished: only what no other run knows goes.
+
+        Raises:
+            WriteError: in the place of ``error``, which comes of that.
+        """
+        if self._is_beside:
+            with suppress(OSError):
+                self._remove_private()
+        if not self._is_whole and isinstance(error, Exception):
+            raise self._taken_over from error
+
+    def _remove_private(self) -> None:
+        filesystem.delete_below(self._beside)
+
+    @property
+    def _taken_over(self) -> WriteError:
+        return WriteError(
+            f"'{self.destination}' was taken over by another run, or cleaned, while this one was under way",
+            why=f"'{self._lock.place}' is not what this run has made, any more",
+            fix="what stands at the destination is not of this run, which keeps nothing: `surgery inspect"
+            f" {quote(str(self.destination))}` shows it",
+        )
 
     def _remove(self) -> None:
         """Remove what was built."""
         with suppress(OSError):
-            if not self._replaces:
+            if not self._is_beside:
                 filesystem.delete(companion_of(self.destination))
             filesystem.delete_below(self._built)
             filesystem.delete(self._built)
@@ -172,15 +216,10 @@ class BucketStaging:
         with uninterrupted():
             looking, self._looking = self._looking, None
             if not (self._lock.is_held() if looking is None else looking.result()):
-                raise WriteError(
-                    f"'{self.destination}' may be another run's by now",
-                    why=f"'{self._lock.place}' is not what this run has made",
-                    fix="see who removed it, and what stands at the destination; nothing of it was made whole",
-                )
+                raise self._taken_over
             marks = commit_marks(self.new, self._linker)
-            for mark in marks:
-                filesystem.write(mark, b"")
-            if self._replaces:
+            self._mark(marks)
+            if self._is_beside:
                 self._replace(marks)
             self._is_whole = True
             Completed.now(self.destination)
@@ -190,21 +229,24 @@ class BucketStaging:
 
         The old one's marks go first, the new one's come last: in between nobody takes a mixture for a checkpoint.
         """
+        old = objects_at(self.destination)
+        if old and not self._replaces:
+            raise already_there(self.destination)
         try:
-            old = _objects(self.destination)
+            self._may_go(old)
             for place in old:
                 if place.name == COMMIT_MARK:
-                    filesystem.delete(place)
+                    filesystem.delete_as_found(place)
             parent = self.destination.parent
             moved = {
-                place: parent / place.relative_to(self._beside) for place in _objects(self._beside)
+                place: parent / place.relative_to(self._beside)
+                for place in objects_at(self._beside)
             }
-            last = [(mark, moved.pop(mark)) for mark in marks]
-            _each(filesystem.copy, moved.items())
-            stale = [place for place in old if place not in moved.values()]
-            _each(filesystem.delete, ((place,) for place in stale))
-            for mark, target in last:
-                filesystem.copy(mark, target)
+            last = [moved.pop(mark) for mark in marks]
+            each(filesystem.copy, moved.items())
+            stale = [place for place in old if place not in (*moved.values(), *last)]
+            each(filesystem.delete_as_found, ((place,) for place in stale))
+            self._mark(last)
         except (OSError, SurgeryError) as error:
             self._is_mixed = True
             raise WriteError(
@@ -214,41 +256,17 @@ class BucketStaging:
                 f" remove '{self._lock.place}'",
             ) from error
 
+    def _mark(self, places: Iterable[Path]) -> None:
+        try:
+            for place in places:
+                self._lock.mark(place)
+        except FileExistsError:
+            raise self._taken_over from None
 
-def commit_marks(new: Path, linker: Linker) -> list[Path]:
-    """Where marks go, innermost first: to where the source had some, and to what Orbax takes for one save.
-
-    None, where a name is given at once.
-    """
-    if filesystem.renames(new):
-        return []
-    marks = set(linker.marks)
-    location = locate(str(new), staging=True)
-    if location.shape != "file":
-        assert location.step_directory is not None
-        if filesystem.is_folder(location.step_directory):
-            marks.add(location.step_directory / COMMIT_MARK)
-    return sorted(marks, key=lambda mark: (-len(mark.parts), str(mark)))
-
-
-def is_whole(place: Path) -> bool:
-    """True if a run that built what stands there, at its destination, has come to its end.
-
-    Its name is given at once where that can be; else the mark is there that comes last. Of a single file in a bucket
-    nothing says so.
-    """
-    if filesystem.renames(place):
-        return filesystem.is_taken(place)
-    try:
-        location = locate(str(place), staging=True)
-    except SurgeryError:
-        return False
-    return filesystem.is_file((location.step_directory or place) / COMMIT_MARK)
-
-
-def companion_of(destination: Path) -> Path:
-    """Where the record of a checkpoint stands that is a single file."""
-    return destination.with_name(f"{destination.name}.surgery.json")
+    @property
+    def mark_content(self) -> bytes:
+        """What its marks will hold."""
+        return self._lock.content
 
 
 def _stands(place: Path) -> bool:
@@ -266,18 +284,3 @@ def _not_made(place: Path, error: OSError) -> WriteError:
         why=error.strerror or str(error),
         fix=getattr(error, "fix", ""),
     )
-
-
-def _objects(place: Path) -> list[Path]:
-    """The objects at and below a place."""
-    filesystem.forget(place)
-    return [path_at(found) for found in filesystem.files_below(place)]
-
-
-def _each(request: Callable[..., None], arguments: Iterable[tuple[Path, ...]]) -> None:
-    """Make many requests, many at once."""
-    pending = list(arguments)
-    if pending:
-        with Threads(filesystem.requests_at_once(pending[0][0])) as pool:
-            for _ in pool.map(lambda given: request(*given), pending):
-                pass

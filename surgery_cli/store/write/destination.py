@@ -48,7 +48,7 @@ def check_destination(destination: Path, source: Path, *, force: bool) -> None:
             fix="name another directory",
         )
     if filesystem.is_taken(destination) and not force:
-        raise _being_written(destination) or already_there(destination)
+        raise being_written(destination) or already_there(destination)
     if isinstance(real, BucketPath):  # folders are names, and only writing tells who may write
         return
     parent = real.parent
@@ -74,11 +74,13 @@ def already_there(destination: Path) -> DestinationError:
     )
 
 
-def _being_written(destination: Path) -> DestinationError | None:
-    """The error for a destination in a bucket that another run has locked."""
+def being_written(destination: Path) -> DestinationError | None:
+    """The error for a destination in a bucket that another run has locked, as far as it was seen what stands there."""
     if not isinstance(destination, BucketPath):
         return None
     lock = lock_of(destination)
+    if lock.name not in [entry.name for entry in filesystem.entries_if_any(lock.parent)]:
+        return None
     filesystem.forget(lock)
     with suppress(FileNotFoundError):
         return claimed(lock)

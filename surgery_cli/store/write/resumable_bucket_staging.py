@@ -7,20 +7,21 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 
-from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.inputs.buckets import BucketPath, Replaced
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.bucket_locks import Lock
+from surgery_cli.store.filesystem.bucket_locks import Lock, beside
 from surgery_cli.store.filesystem.interruptions import uninterrupted
 from surgery_cli.store.filesystem.links import Linker
-from surgery_cli.store.filesystem.processes import Owner
+from surgery_cli.store.filesystem.processes import Owner, State
 from surgery_cli.store.write.aftermath import begin_anew, kept
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover
 from surgery_cli.store.write.bucket_staging import BucketStaging
 from surgery_cli.store.write.journal import Head, Journal, LinesInBucket, Placed, Whole
+from surgery_cli.store.write.many_objects import copy_below
 from surgery_cli.store.write.resumable_staging import being_written, can_go_on, what_is_kept
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.invocation import the_same
@@ -42,19 +43,29 @@ class ResumableBucketStaging(BucketStaging):
         force: bool = False,
     ) -> None:
         """``left``: what an earlier run has kept, of the same ``head``; ``leaves``: those of the draft."""
-        super().__init__(destination, linker, force=force)
+        super().__init__(destination, linker, force=force, beside=True)
         self._head = head
         self._leaves = leaves
         self._left = left
         self._folder: Path = self._beside.with_name(f"{self._beside.name}-journal")
+        self._may_wake = False
+        """True if the run that is taken over may not be over: what it writes then must be in nobody's way."""
         if left is not None:
             assert left.built is not None
             assert left.folder is not None
-            self._replaces = left.built != destination
-            self._beside = BucketPath(left.built) if self._replaces else self._beside
-            self._folder = left.folder
+            assert left.journal is not None
+            self.journal = left.journal
+            self._replaces |= left.journal.whole is not None  # it had begun to take its place
+            self._may_wake = left.owner is None or left.owner.state is not State.DEAD
+            if not self._may_wake:
+                self._beside, self._folder = BucketPath(left.built), left.folder
         owner = msgspec.to_builtins(Owner.here())
-        who = {"run": self._token, "builds": str(self._built), "journal": str(self._folder)}
+        who: dict[str, Any] = {
+            "run": self._token,
+            "builds": str(self._built),
+            "journal": str(self._folder),
+        }
+        who["replaces"] = self._replaces if left is None else not left.replaces_nothing
         self._lock = Lock(destination, json.dumps(who | owner).encode())
 
     def __enter__(self) -> Self:
@@ -65,21 +76,60 @@ class ResumableBucketStaging(BucketStaging):
                 self.journal.note(self._head)
             except BaseException:
                 self._withdraw()
+                self._open.close()
                 raise
         else:
             begin_anew()
-            self.journal = Journal(LinesInBucket(self._folder))
             try:
-                self._lock.take_over(self._left.content)
+                self._take_over(self._left)
+                self._keep_guard()
                 if self.journal.placed is None:  # it was cut short before anything was computed
                     filesystem.delete_below(self.new)
-            except FileExistsError:
-                raise being_written(self._left) from None
-            except BaseException:  # a signal, say: `__exit__` is not called then
-                self._say_kept()
+            except BaseException as error:  # a signal, say: `__exit__` is not called then
+                self._open.close()
+                if isinstance(error, FileExistsError | FileNotFoundError | Replaced):
+                    self._leave()
+                    raise being_written(self._left) from None
+                self._leave(self._left)
                 raise
         self.journal.of(self._leaves)
         return self
+
+    def _take_over(self, left: BucketLeftover) -> None:
+        """Make what was left this run's. Of a run that may wake up it is copied first: its own names are lost then.
+
+        Raises:
+            FileExistsError: another run has it; or FileNotFoundError, Replaced: somebody still writes to it.
+        """
+        assert left.built is not None
+        assert left.folder is not None
+        if self._may_wake:
+            for old, own in ((left.built, self._beside), (left.folder, self._folder)):
+                copy_below(old, own)
+        self._lock.take_over(left.content)
+        self.journal = Journal(LinesInBucket(self._folder))
+        for place in beside(self.destination) if self._may_wake else ():
+            if place not in (self._beside, self._folder):
+                filesystem.delete_below(place)
+        if left.is_marked:  # meanwhile
+            self._lock.release()
+            raise FileExistsError
+
+    def _leave(self, left: BucketLeftover | None = None) -> None:
+        """Where a run ends as it takes over: what is this run's by now stays, else what it had copied goes."""
+        with uninterrupted():
+            if not self._is_lost:
+                self._say_kept()
+            elif self._may_wake:
+                with suppress(OSError):
+                    self._remove_private()
+            if left is not None and self._is_lost:
+                assert left.journal is not None
+                kept.append(what_is_kept(left.path, self.destination, left.journal, the_same()))
+
+    def _remove_private(self) -> None:
+        super()._remove_private()
+        filesystem.delete_below(self._folder)
 
     def begun(self, placed: Placed) -> None:
         self.journal.note(placed)
@@ -95,9 +145,12 @@ class ResumableBucketStaging(BucketStaging):
         traceback: TracebackType | None,
     ) -> None:
         if error is not None and not self._is_whole and can_go_on(self.journal, error):
-            with uninterrupted():
+            with uninterrupted(), self._open:
                 self._linker.wait()
-                self._say_kept()
+                if self._is_lost:
+                    self._yield(error)
+                else:
+                    self._say_kept()
             return
         super().__exit__(kind, error, traceback)
 
@@ -106,6 +159,14 @@ class ResumableBucketStaging(BucketStaging):
         with suppress(OSError):
             filesystem.delete_below(self._folder)
         super()._release()
+
+    @property
+    def _is_lost(self) -> bool:
+        """True if it is known that another run has the lock, or nobody."""
+        try:
+            return not self._lock.is_held()
+        except OSError:
+            return False
 
     def _say_kept(self) -> None:
         kept.append(what_is_kept(self._built, self.destination, self.journal, the_same()))

@@ -8,7 +8,13 @@ from shlex import quote
 from types import TracebackType
 from typing import Protocol, Self
 
-from surgery_cli.errors import CheckpointError, DestinationError, SurgeryError, WriteError
+from surgery_cli.errors import (
+    CheckpointError,
+    DestinationError,
+    RemovedError,
+    SurgeryError,
+    WriteError,
+)
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.durability import sync_directory, sync_tree
 from surgery_cli.store.filesystem.interruptions import uninterrupted
@@ -114,6 +120,12 @@ class ResumableStaging(Staging):
         if self._is_committed or error is None or not can_go_on(self.journal, error):
             super().__exit__(kind, error, traceback)
             return
+        if not filesystem.is_taken(self.directory):
+            raise RemovedError(
+                f"what was built in '{self.directory}' is gone: another run has taken it over, or it was cleaned",
+                why="this run was stopped meanwhile, or said to be over",
+                fix=f"it keeps nothing; `surgery inspect {quote(str(self.destination))}` shows what stands there",
+            ) from error
         with uninterrupted():
             self._say_kept()
         raise_of_built(self.directory, error)

@@ -123,6 +123,9 @@ class Staging:
         """What stands now is read back: none of it may go before it has its name."""
         self._built = names_below(self.new)
 
+    mark_content = b""
+    """What the marks hold that are still to come: none are."""
+
     def look_at_lock(self) -> None:
         """``commit`` comes next: there is a lock in a bucket only."""
 

@@ -1,0 +1,51 @@
+"""What is told of objects and folders of a bucket, as a disk tells it of files."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from surgery_cli.store.filesystem.bucket_listings import Folder
+from surgery_cli.store.filesystem.protocol import Entry
+
+
+class BucketStatus(msgspec.Struct, frozen=True):
+    """What is known of an object or folder, by the names of ``os.stat_result``."""
+
+    st_mode: int
+    st_size: int
+    st_mtime_ns: int
+    st_dev: int
+    st_ino: int
+    st_nlink: int = 1
+
+
+class BucketEntry(msgspec.Struct, frozen=True):
+    """Something that stands in a folder of a bucket, as its listing tells."""
+
+    name: str
+    place: str
+    size: int
+    is_folder: bool
+    is_link: bool = False
+
+    @property
+    def is_file(self) -> bool:
+        return not self.is_folder
+
+
+def entries_of(folder: str, standing: Folder) -> list[Entry]:
+    return [
+        BucketEntry(name, f"{folder}/{name}", 0 if found is None else found.size, found is None)
+        for name, found in sorted(standing.items())
+    ]
+
+
+def number_of(key: str, version: str) -> int:
+    """Every new object has a version of its own, and another key is another object."""
+    return number_at(f"{key}\0{version}")
+
+
+def number_at(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")

@@ -1,0 +1,53 @@
+"""Marks that say where nothing can be renamed that a result is whole: where they stand, and whether they do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from surgery_cli.errors import SurgeryError
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.links import Linker
+from surgery_cli.store.filesystem.listing import COMMIT_MARK
+from surgery_cli.store.locate.location import locate
+
+
+def commit_marks(new: Path, linker: Linker) -> list[Path]:
+    """Where marks go, innermost first: to where the source had some, and to what Orbax takes for one save.
+
+    None, where a name is given at once.
+    """
+    if filesystem.renames(new):
+        return []
+    marks = set(linker.marks)
+    location = locate(str(new), staging=True)
+    if location.shape != "file":
+        assert location.step_directory is not None
+        if filesystem.is_folder(location.step_directory):
+            marks.add(location.step_directory / COMMIT_MARK)
+    return sorted(marks, key=lambda mark: (-len(mark.parts), str(mark)))
+
+
+def is_whole(place: Path) -> bool:
+    """True if a run that built what stands there, at its destination, has come to its end.
+
+    Its name is given at once where that can be; else the mark is there that comes last. Of a single file in a bucket
+    nothing says so.
+    """
+    if filesystem.renames(place):
+        return filesystem.is_taken(place)
+    mark = mark_of(place)
+    return mark is not None and filesystem.is_file(mark)
+
+
+def mark_of(place: Path) -> Path | None:
+    """Where the mark stands that comes last, if it does; None where there is nothing that could have one."""
+    try:
+        location = locate(str(place), staging=True)
+    except SurgeryError:
+        return None
+    return (location.step_directory or place) / COMMIT_MARK
+
+
+def companion_of(destination: Path) -> Path:
+    """Where the record of a checkpoint stands that is a single file."""
+    return destination.with_name(f"{destination.name}.surgery.json")
