@@ -182,13 +182,15 @@ class BucketStaging:
 
     def _remove(self) -> None:
         """Remove what was built."""
-        with suppress(OSError):
-            if not self._is_beside:
-                filesystem.delete(companion_of(self.destination))
-            filesystem.delete_below(self._built)
-            filesystem.delete(self._built)
-        if _stands(self._built):
-            remaining.append(self._built)
+        for _ in range(2):  # what was on its way when it was listed has come since
+            with suppress(OSError):
+                if not self._is_beside:
+                    filesystem.delete(companion_of(self.destination))
+                filesystem.delete_below(self._built)
+                filesystem.delete(self._built)
+            if not _stands(self._built):
+                return
+        remaining.append(self._built)
 
     def _release(self) -> None:
         try:
