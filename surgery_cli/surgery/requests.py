@@ -178,7 +178,8 @@ def _sidecars(item: PytreeItem) -> int:
 def _add_file(tally: Tally, plan: ItemPlan, *, buffered: bool) -> None:
     """A format that is files: written anew, or as a database with two small files."""
     if is_converted(plan.item):
-        tally.write(4 if buffered else 5)
+        tally.write(3 if buffered else 4)
+        tally.copy(1)  # the mark
         return
     size = sum(leaf.spec.bytes for leaf in plan.leaves)
     tally.write_file(size)

@@ -69,7 +69,7 @@ def replaced(service, here, words, how):
     return here(*words)
 
 
-@pytest.mark.covers(4)
+@pytest.mark.covers(1)
 @pytest.mark.parametrize("is_done", [True, False], ids=["answered", "asked again"])
 @pytest.mark.parametrize(
     ("begun", "how"),
@@ -124,7 +124,7 @@ def test_who_wakes_changes_nothing(
     assert moment > 20
 
 
-@pytest.mark.covers(3)
+@pytest.mark.covers(1)
 @pytest.mark.parametrize("is_old", [False, True], ids=["new", "replaced"])
 @pytest.mark.parametrize("state", ["living", "elsewhere", "killed"])
 def test_what_a_run_has_locked_is_never_to_be_removed_by_hand(

@@ -74,10 +74,11 @@ def test_the_mark_is_written_last(bucket, tmp_path):
     plan = plan_of([operation_from_options("rescale", {"at": "params/Dense_1/bias", "by": 2.0})])
     surgery.apply(there, "gs://bkt/runs/new", plan)
     changing = [r for r in bucket.log if r.kind in ("write", "copy", "delete")]
-    ours = [r for r in changing if "surgery-tmp-lock" not in f"{r.path}{r.query}{r.body[:400]}"]
+    described = [(r, f"{r.path}{r.query}{r.body[:400]}") for r in changing]
+    ours = [r for r, text in described if MARK in text or "surgery-tmp-lock" not in text]
     last = ours[-1]
-    assert last.kind == "write"
-    assert f"runs/new/500/{MARK}" in f"{last.query}{last.body[:400]}"
+    assert last.kind == "copy"  # of the lock
+    assert MARK in last.path
     with ocp.CheckpointManager(epath.Path("gs://bkt/runs/new")) as manager:
         assert manager.all_steps() == [500]
 
