@@ -220,3 +220,16 @@ def test_what_has_no_mark_yet_is_not_called_done(run, service, source):
 
     assert "already" not in again["said"]
     assert again["code"] != 0
+
+
+@pytest.mark.parametrize("service", ["gs"], indirect=True)
+def test_what_somebody_else_has_finished_meanwhile_is_not_cleaned_away(
+    run, service, source, tmp_path
+):
+    assert run(*command(source, service), cut=["entry+", 5, "SIGKILL"])["code"] == -9
+    uploaded(service, saved(tmp_path / "other", TREE), f"{service.root}/new")
+    before = service.names("new/")
+    assert f"new/{MARK}" in before
+    assert run("clean", f"{service.root}/new")["code"] == 0
+    assert service.names("new/") == before
+    assert not [name for name in service.names() if "surgery-tmp" in name]

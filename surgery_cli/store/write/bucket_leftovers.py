@@ -110,7 +110,8 @@ class BucketLeftover:
             if place == self.destination:
                 filesystem.delete(companion_of(self.destination))
             remove(place)
-            if self.replaces_nothing:  # what stands there was copied to its place
+            # what stands there was copied to its place, but for what somebody else has finished since
+            if self.replaces_nothing and not is_whole(self.destination):
                 filesystem.delete_below(self.destination)
 
     @property
