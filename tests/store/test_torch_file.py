@@ -14,7 +14,9 @@ from surgery_cli import surgery
 from surgery_cli.cli.main import run
 from surgery_cli.errors import CheckpointError
 from surgery_cli.planning import operation_from_options, plan_of
+from surgery_cli.store.files.strided import StridedArray
 from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.tree.dtypes import KNOWN_DTYPES, item_bytes
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
 from tests.fixture_truths import FIXTURES
@@ -60,6 +62,21 @@ def test_leaves_are_what_pytorch_says_of_them(name: str) -> None:
         else:
             assert (spec.shape, spec.dtype) == (expected.shape, expected.dtype.name), path
             assert np.asarray(value).tobytes() == expected.tobytes(), path
+
+
+@pytest.mark.parametrize("dtype", [name for name in KNOWN_DTYPES if item_bytes(name) > 1])
+def test_every_dtype_is_read_from_the_byte_order_of_other_machines(
+    dtype: str, tmp_path: Path
+) -> None:
+    values = np.arange(6).astype(getattr(ml_dtypes, dtype, dtype)).reshape(2, 3)
+    width = values.itemsize // (2 if values.dtype.kind == "c" else 1)
+    backwards = values.tobytes()[::-1]
+    parts = [backwards[at : at + width] for at in range(0, len(backwards), width)]
+    (tmp_path / "values").write_bytes(b"".join(parts[::-1]))
+    array = StridedArray(
+        tmp_path / "values", (2, 3), dtype, offset=0, strides=(3, 1), is_swapped=True
+    )
+    assert array.read().tobytes() == values.tobytes()
 
 
 @pytest.mark.parametrize("slab", [8, 64, 1 << 20])
