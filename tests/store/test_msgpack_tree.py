@@ -356,7 +356,11 @@ def test_number_keys_stay_numbers_where_every_leaf_below_is_moved_and_edited(
     surgery.apply(
         str(tmp_path / "a"), str(tmp_path / "b"), plan_from_document({"edits": MOVED_AND_EDITED})
     )
-    restored = serialization.msgpack_restore((tmp_path / "b").read_bytes())
+    restored = msgpack.unpackb(  # as Flax restores it; its older releases refuse number keys, though they write them
+        (tmp_path / "b").read_bytes(),
+        ext_hook=serialization._msgpack_ext_unpack,
+        strict_map_key=False,
+    )
     assert [*restored["model"]] == [1, 2]
     assert restored["model"][2][3].tolist() == [2, 2, 2]
 

@@ -199,7 +199,7 @@ def _write_part(file: BinaryIO, source: PackedSource, part: Any) -> None:
         body = io.BytesIO()
         for inner in part.parts:
             _write_part(body, source, inner)
-        file.write(_packer().pack_ext_type(TUPLE, body.getvalue()))
+        file.write(_extension(TUPLE, body.getvalue()))
     elif isinstance(part, Stored):
         _copy(file, source, source.scan.leaves[part.path])
     else:
@@ -233,12 +233,11 @@ def _write_value(file: BinaryIO, value: Any) -> None:
     elif isinstance(value, np.generic):
         _write_array(file, np.asarray(value), NUMPY_SCALAR)
     elif isinstance(value, complex):
-        parts = _packer().pack([value.real, value.imag])
-        file.write(_packer().pack_ext_type(COMPLEX, parts))
+        file.write(_extension(COMPLEX, packed([value.real, value.imag])))
     elif isinstance(value, tuple):
-        file.write(_packer().pack_ext_type(TUPLE, _packer().pack(list(value))))
+        file.write(_extension(TUPLE, packed(list(value))))
     else:
-        file.write(_packer().pack(value))
+        file.write(packed(value))
 
 
 def array_head(shape: Sequence[int], dtype: str, count: int, code: int = NDARRAY) -> bytes:
@@ -280,21 +279,22 @@ def chunk_heads(shape: Sequence[int], width: int) -> Iterator[tuple[bytes, slice
         head = b""
 
 
+def _extension(code: int, content: bytes) -> bytes:
+    """As ``Packer.pack_ext_type``, which before msgpack 1.2 gives nothing back."""
+    return _ext_header(len(content), code) + content
+
+
 def _bin_header(size: int) -> bytes:
-    if size <= 0xFF:
-        return b"\xc4" + size.to_bytes(1, "big")
-    if size <= 0xFFFF:
-        return b"\xc5" + size.to_bytes(2, "big")
-    return b"\xc6" + size.to_bytes(4, "big")
+    return _sized(b"\xc4\xc5\xc6", size)
 
 
 def _ext_header(size: int, code: int) -> bytes:
     if size in (1, 2, 4, 8, 16):
-        head = bytes([0xD4 + size.bit_length() - 1])
-    elif size <= 0xFF:
-        head = b"\xc7" + size.to_bytes(1, "big")
-    elif size <= 0xFFFF:
-        head = b"\xc8" + size.to_bytes(2, "big")
-    else:
-        head = b"\xc9" + size.to_bytes(4, "big")
-    return head + bytes([code])
+        return bytes([0xD4 + size.bit_length() - 1, code])
+    return _sized(b"\xc7\xc8\xc9", size) + bytes([code])
+
+
+def _sized(marks: bytes, size: int) -> bytes:
+    """The mark of the shortest length (of 1, 2 or 4 bytes) that holds ``size``, and that length."""
+    which = (size > 0xFF) + (size > 0xFFFF)
+    return marks[which : which + 1] + size.to_bytes(1 << which, "big")
