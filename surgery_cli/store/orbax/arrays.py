@@ -276,8 +276,8 @@ def damaged(store: ArrayStore, name: str, error: Exception) -> CheckpointError:
     )
 
 
-_OF_SYSTEM: Final = re.compile(r"""Failed to open: "(.*?)": (.*?) \[os_error_code='(\d+)'""")
-"""How TensorStore says that the system does not give a file."""
+_OF_SYSTEM: Final = re.compile(r"""Failed to open: "(.*?)": ([^[]*?) \[.*?os_error_code='(\d+)'""")
+"""How TensorStore says that the system does not give a file; 0.1.85 names lines of its own source before the code."""
 
 
 def _refusal_of_system(error: Exception) -> OSError | None:
