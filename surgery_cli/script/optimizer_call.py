@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
+from importlib.metadata import version
 from typing import Any, Final
 
 from surgery_cli.errors import PlanError
@@ -43,6 +44,7 @@ _DECAYS: Final = frozenset(
 _EPSILONS: Final = frozenset({"adam_eps_root", "eps", "eps_root"})
 _HIGHEST_COUNT: Final = 100
 _WITHOUT_SETTINGS: Final = "name the factory alone, without its settings"
+_KNOWN: Final = (*FACTORIES, *WRAPPERS, *WITHOUT_SLOTS, *STATELESS, *REFUSED)
 _EXAMPLE: Final = "write it as `adamw(1e-3, b2=0.95)` or `chain(clip_by_global_norm(1.0), sgd(0.1, momentum=0.9))`"
 
 
@@ -61,8 +63,7 @@ def factories() -> Mapping[str, Callable[..., Any]]:
     import optax
     from optax import contrib
 
-    known = (*FACTORIES, *WRAPPERS, *WITHOUT_SLOTS, *STATELESS, *REFUSED)
-    found = {name: getattr(contrib, name, None) or getattr(optax, name, None) for name in known}
+    found = {name: getattr(contrib, name, None) or getattr(optax, name, None) for name in _KNOWN}
     schedules = {
         name: make for name, make in vars(optax.schedules).items() if inspect.isfunction(make)
     }
@@ -129,8 +130,15 @@ class _Reader:
         """The factory of a name, which may have its module before it."""
         module, _, name = self._of(node).rpartition(".")
         made = factories().get(name)
-        if made is not None and (not module or module in _MODULES):
+        is_of_optax = not module or module in _MODULES
+        if made is not None and is_of_optax:
             return made
+        if name in _KNOWN and is_of_optax:
+            way = f"; or {_WITHOUT_SETTINGS}" if name in FACTORIES else ""
+            raise self._wrong(
+                f"the installed optax {version('optax')} has no `{name}`",
+                f"install a release that has it{way}",
+            )
         close = nearest(name, factories(), 1)
         raise self._wrong(
             f"`{self._of(node)}` is no optimizer or schedule of optax or optax.contrib",

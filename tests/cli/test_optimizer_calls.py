@@ -341,3 +341,20 @@ def test_every_factory_that_can_be_named_can_be_called():
         "MultiSteps",
         "inject_hyperparams",
     } <= factories().keys()
+
+
+def test_what_the_installed_optax_has_not_yet_is_said_so(surgery, tmp_path, monkeypatch):
+    """Releases differ: of what another has it is not said that optax knows nothing of it."""
+    source = save(tmp_path / "source", after_training(contrib.adopt(1e-3)))
+    command = ("rescale", source, tmp_path / "new", HEAD, "--by", "3", "--optimizer", "transform")
+    monkeypatch.delattr(contrib, "adopt")
+    factories.cache_clear()
+
+    result = surgery(*command, "--optimizer-kind", "contrib.adopt(1e-3)")
+    by_name = surgery(*command, "--optimizer-kind", "adopt")
+
+    factories.cache_clear()
+    assert result.code == 2
+    assert f"the installed optax {optax.__version__} has no `adopt`" in result.err
+    assert "name the factory alone, without its settings" in result.err
+    assert by_name.code == 0, by_name.err  # the way that is advised
