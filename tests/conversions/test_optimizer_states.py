@@ -9,6 +9,7 @@ from flax import nnx
 from flax.training.train_state import TrainState
 
 from tests.conversions.routes import PLANS, surgery
+from tests.installed import installed
 
 SHAPES = {"body": {"kernel": (4, 6), "bias": (6,)}, "head": {"kernel": (6, 3), "bias": (3,)}}
 
@@ -129,7 +130,7 @@ class Nnx:
             layer: {name: getattr(getattr(model, layer), name).get_value() for name in leaves}
             for layer, leaves in SHAPES.items()
         }
-        opt_state = jax.tree.leaves(nnx.as_pure(optimizer.opt_state))
+        opt_state = jax.tree.leaves(installed(nnx, "as_pure")(optimizer.opt_state))
         return params, opt_state, int(optimizer.step.get_value())
 
 

@@ -14,6 +14,7 @@ from optax import contrib
 
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
+from tests.installed import installed
 
 PARAMS: dict[str, Any] = {
     "Dense_0": {"bias": np.zeros(6, np.float32), "kernel": np.ones((8, 6), np.float32)},
@@ -164,7 +165,7 @@ _ALIASES: dict[str, Callable[[], Any]] = {
     "rprop": lambda: optax.rprop(0.001),
     "sgd_momentum": lambda: optax.sgd(0.1, momentum=0.9),
     "sgd_momentum_sched": lambda: optax.sgd(_decay, momentum=0.9),
-    "signum": lambda: optax.signum(0.1),
+    "signum": lambda: installed(optax, "signum")(0.1),
     "sm3": lambda: optax.sm3(0.1),
     "ademamix": lambda: contrib.ademamix(0.1),
     "simplified_ademamix": lambda: contrib.simplified_ademamix(0.1),
@@ -173,8 +174,8 @@ _ALIASES: dict[str, Callable[[], Any]] = {
     "prodigy": contrib.prodigy,
     "dog": lambda: contrib.dog(1.0),
     "dowg": contrib.dowg,
-    "galore": lambda: contrib.galore(0.1, rank=2),
-    "madgrad": lambda: contrib.madgrad(0.1),
+    "galore": lambda: installed(contrib, "galore")(0.1, rank=2),
+    "madgrad": lambda: installed(contrib, "madgrad")(0.1),
     "momo": lambda: contrib.momo(0.1),
     "momo_adam": lambda: contrib.momo_adam(0.1),
     "muon": lambda: contrib.muon(0.1),

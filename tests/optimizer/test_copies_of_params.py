@@ -19,16 +19,17 @@ from surgery_cli.operations.prune import Prune
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.planning import plan_of
+from tests.installed import installed
 
 PARAMS = {"w": np.linspace(1, 2, 24, dtype=np.float32).reshape(6, 4)}
 COPIES = {
-    "schedule_free": (contrib.schedule_free_adamw(1e-3), "z"),
-    "mechanic": (contrib.mechanize(optax.sgd(0.1)), "x0"),
-    "prodigy": (contrib.prodigy(), "params0"),
-    "dog": (contrib.dog(1.0), "init_params"),
-    "dowg": (contrib.dowg(), "init_params"),
-    "madgrad": (contrib.madgrad(1e-3), "x0"),
-    "cocob": (contrib.cocob(), "init_particles"),
+    "schedule_free": (lambda: contrib.schedule_free_adamw(1e-3), "z"),
+    "mechanic": (lambda: contrib.mechanize(optax.sgd(0.1)), "x0"),
+    "prodigy": (contrib.prodigy, "params0"),
+    "dog": (lambda: contrib.dog(1.0), "init_params"),
+    "dowg": (contrib.dowg, "init_params"),
+    "madgrad": (lambda: installed(contrib, "madgrad")(1e-3), "x0"),
+    "cocob": (contrib.cocob, "init_particles"),
 }
 FACTORS = np.array([0, 3, -2, 1], np.float32)
 
@@ -38,8 +39,8 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One checkpoint with a state of every optimizer that keeps copies."""
     root = tmp_path_factory.mktemp("copies")
     tree = {"params": PARAMS}
-    for name, (transformation, _) in COPIES.items():
-        tree[name] = {"opt_state": transformation.init(PARAMS)}
+    for name, (make, _) in COPIES.items():
+        tree[name] = {"opt_state": make().init(PARAMS)}
     with ocp.PyTreeCheckpointer() as checkpointer:
         checkpointer.save(root / "states", tree)
     np.save(root / "factors.npy", FACTORS)

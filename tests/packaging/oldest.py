@@ -19,5 +19,11 @@ def bounds() -> dict[str, str]:
     return found
 
 
+def pins() -> dict[str, str]:
+    """The release of every package that `constraints.txt` pins, by its name in lower case."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    return {name.lower(): release for name, _, release in (line.partition("==") for line in lines)}
+
+
 if __name__ == "__main__":
     print("\n".join(f"{name}=={bound}" for name, bound in bounds().items()))  # noqa: T201

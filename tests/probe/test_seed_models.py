@@ -8,6 +8,7 @@ from flax import nnx
 
 from surgery_cli.probing.trace.forward import run_forward, sites_of
 from surgery_cli.probing.trace.traces import stopped_at
+from tests.installed import installed
 from tests.probe import seed_models as own
 from tests.probe.looking import linen_variables, look, nnx_module, same, traced, variables_of
 
@@ -139,9 +140,11 @@ def nnx_cnn():
 
 
 def test_the_nnx_cnn_gives_what_nnx_captures_and_its_layers_in_order(nnx_cnn):
+    capture = installed(nnx, "capture")
+
     @nnx.jit
     def predict(model, x):
-        return nnx.capture(model, nnx.Intermediate)(x)
+        return capture(model, nnx.Intermediate)(x)
 
     values, outputs = look("NnxCNN", nnx_cnn, BATCH)
     output, sown = predict(nnx_cnn, BATCH)

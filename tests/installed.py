@@ -1,0 +1,25 @@
+"""What not every release has that `pyproject.toml` allows: a test that asks for it is skipped with the older ones."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from types import ModuleType
+from typing import Any
+
+import pytest
+from packaging.version import Version
+
+from tests.packaging.oldest import pins
+
+
+def installed(module: ModuleType, name: str) -> Any:
+    """``module.name``; skips where it is missing and the release is older than the one that `constraints.txt` pins.
+
+    Raises:
+        AttributeError: a release that should have it has none.
+    """
+    package = module.__name__.partition(".")[0]
+    release = version(package)
+    if not hasattr(module, name) and Version(release) < Version(pins()[package]):
+        pytest.skip(f"{package} {release} has no `{name}`")
+    return getattr(module, name)
