@@ -13,6 +13,7 @@ import optax
 from optax import contrib
 
 from surgery_cli.optimizer.knowledge import factories
+from tests.installed import installed
 
 Draws = np.random.Generator
 Tree = Any
@@ -157,7 +158,7 @@ class Optimizer(NamedTuple):
 def factory_of(name: str) -> Callable[..., Any]:
     """The function of that name in optax or optax.contrib."""
     plain = "adafactor" if name.startswith("adafactor") else name
-    return getattr(contrib, plain, None) or getattr(optax, plain)
+    return getattr(contrib, plain, None) or installed(optax, plain)
 
 
 def arguments(name: str, draws: Draws) -> dict[str, Any]:
