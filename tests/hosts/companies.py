@@ -16,6 +16,7 @@ import orbax.checkpoint as ocp
 
 from surgery_cli import surgery
 from surgery_cli.errors import LostProcessError
+from surgery_cli.hosts import membership as members
 from surgery_cli.hosts.membership import Membership
 from surgery_cli.hosts.runtime import Seat
 from surgery_cli.settings.run import Options
@@ -27,7 +28,10 @@ CUT_ELEMENTS = 10 << 20
 
 
 class BoardInMemory:
-    """As ``Board``, for threads of one process; what one of them says when it fails ends the waiting of all."""
+    """As ``Board``, for threads of one process; what one of them says when it fails ends the waiting of all.
+
+    Nobody watches them, who would end a process that asks the real one again and again: so `Ended` is raised here.
+    """
 
     def __init__(self):
         self.values = {}
@@ -47,13 +51,19 @@ class BoardInMemory:
         with self.changed:
             self.changed.wait_for(lambda: key in self.values or self.is_over, timeout=60)
             if key not in self.values:
-                raise RuntimeError("another thread has failed")
+                raise members.Ended("another thread has failed")
             return self.values[key]
 
     def below(self, folder):
         front = f"{folder}/"
         with self.changed:
             return {k.removeprefix(front): v for k, v in self.values.items() if k.startswith(front)}
+
+
+def joined(threads):
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive(), "it has not heard that the run is over"
 
 
 def apply_together(count, source, destination, plan, options=Options()):
@@ -85,12 +95,11 @@ def apply_together(count, source, destination, plan, options=Options()):
         )
     except BaseException as error:  # noqa: BLE001 - so that the threads end
         membership.fail(error)
-        for thread in threads:
-            thread.join(60)
+        joined(threads)
         every = [error, *failed]
-        raise next((e for e in every if not isinstance(e, LostProcessError)), error) from None
-    for thread in threads:
-        thread.join(60)
+        others = (LostProcessError, members.Ended)
+        raise next((e for e in every if not isinstance(e, others)), error) from None
+    joined(threads)
     if failed:
         raise failed[0]
     return report
