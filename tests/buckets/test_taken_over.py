@@ -121,7 +121,7 @@ def test_who_wakes_changes_nothing(
             told = ("was taken over by another run", "exists", "another run")
             assert any(words in woken["said"] for words in told), woken["said"]
         check(service, tmp_path / str(moment))
-    assert moment > 20
+    assert moment > 15
 
 
 @pytest.mark.covers(1)
