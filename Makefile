@@ -64,7 +64,7 @@ check-all: check
 	@$(BIN)/python -m pytest tests/judge tests/oracle tests/optimizer tests/test_inverse_sequences.py --every-combination
 	@$(BIN)/python -m pytest tests/operations tests/compute tests/engine tests/probe tests/store tests/verification tests/conversions --every-combination
 	@$(BIN)/python -m pytest tests/hosts tests/buckets tests/test_benchmarks.py --every-combination
-	@DERIVED_TREES=20000 DERIVED_PLANS=300 $(BIN)/python -m pytest tests/matching tests/cli/test_derive.py --every-combination
+	@DERIVED_TREES=20000 DERIVED_PLANS=300 $(BIN)/python -m pytest tests/matching tests/cli/test_derive.py tests/cli/test_donor_slots.py tests/cli/test_factored_moments.py --every-combination
 	@$(BIN)/python -m pytest tests/packaging --every-combination
 	@$(BIN)/python -m pytest tests/browser --every-combination -n 0 -s
 	@$(MAKE) --no-print-directory docs

@@ -110,6 +110,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("factory", "here", "there", "is_taken"), PAIRS)
 def test_slots_are_taken_where_their_steps_stay_those_of_the_donor(
     graft, factory, here, there, is_taken
@@ -324,6 +325,7 @@ def grown(name, steps, seed):
     return before, np.asarray(updates["b"]["w"])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("here", "there"), list(itertools.permutations(LOOK_ALIKE, 2)))
 @pytest.mark.parametrize("is_named", [False, True])
 def test_a_donor_whose_kind_nobody_knows_is_an_assumption_wherever_its_slots_are_taken(

@@ -54,6 +54,7 @@ EDITS = {
 }
 
 
+@pytest.mark.covers(1)
 @pytest.mark.parametrize("edit", EDITS)
 @pytest.mark.parametrize("least", [8, 16])
 @pytest.mark.parametrize("way", ["call", "script"])

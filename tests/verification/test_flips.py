@@ -143,7 +143,8 @@ class Flipped:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_after_a_seal_no_flip_in_any_file_passes(tmp_path, layout):
+def test_after_a_seal_no_flip_in_any_file_passes(tmp_path, layout, pytestconfig):
+    is_every = pytestconfig.getoption("--every-combination")
     checkpoint = LAYOUTS[layout](tmp_path / "it")
     surgery.seal(str(checkpoint))
     assert passes(checkpoint)
@@ -151,7 +152,8 @@ def test_after_a_seal_no_flip_in_any_file_passes(tmp_path, layout):
     draw = random.Random(layout)
     for file in files_of(step):
         size = file.stat().st_size
-        for at in {0, size - 1, draw.randrange(size), draw.randrange(size)}:
+        places = sorted({0, size - 1, draw.randrange(size), draw.randrange(size)})
+        for at in places if is_every else draw.sample(places, min(2, size)):
             with Flipped(file, at, draw.randrange(8)):
                 assert not passes(checkpoint), (file, at)
     assert passes(checkpoint)

@@ -169,6 +169,7 @@ HARMS_OF_VALUES = {
 }
 
 
+@pytest.mark.covers(1)
 @pytest.mark.parametrize("item", ["array", "jax_key", "numpy_key"])
 @pytest.mark.parametrize("harm", HARMS_OF_VALUES)
 def test_values_that_its_handler_does_not_decode_are_found_by_all_that_read_data(
