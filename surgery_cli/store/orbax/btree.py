@@ -77,7 +77,7 @@ class Survey:
             base = ts.KvStore.open(spec, context=new_context()).result()
         self.values: Values = {}
         self.nodes: list[Extent] = []
-        self._leaf_nodes: dict[tuple[str, bytes], Values] = {}
+        self.leaf_nodes: dict[tuple[str, bytes], Values] = {}
         """The values of every leaf of the B-tree, by its location and what its keys begin with."""
         self._count = 0
         shared = {} if known is None else known.leaf_nodes_shared_with(directory)
@@ -126,19 +126,19 @@ class Survey:
         STORED_VALUES.check(self._count, f"the store in '{self.directory}'")
 
     def _add(self, location: str, prefix: bytes, values: Values) -> None:
-        self._leaf_nodes[location, prefix] = values
+        self.leaf_nodes[location, prefix] = values
         self.values.update(values)
 
     def leaf_nodes_shared_with(self, directory: Path) -> dict[tuple[str, bytes], Values]:
         """Of this database's nodes, those that lie in files which also stand, linked, in ``directory``."""
         is_shared: dict[str, bool] = {}
-        for location, _ in self._leaf_nodes:
+        for location, _ in self.leaf_nodes:
             file = extent(location).file
             if file not in is_shared:
                 is_shared[file] = _is_same_file(self.directory / file, directory / file)
         return {
             node: values
-            for node, values in self._leaf_nodes.items()
+            for node, values in self.leaf_nodes.items()
             if is_shared[extent(node[0]).file]
         }
 

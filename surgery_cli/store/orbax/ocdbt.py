@@ -150,11 +150,13 @@ class OcdbtStore(ArrayStore):
             found.update(name for name, above, _, last in parts if last == "c" and above in names)
         return frozenset(found)
 
-    def files_of(self, arrays: Iterable[StoredArray]) -> set[str]:
-        """The data files that hold values of these arrays, or nodes of the tree."""
+    def files_of(
+        self, arrays: Iterable[StoredArray], nodes: Iterable[Extent] | None = None
+    ) -> set[str]:
+        """The data files that hold values of these arrays, or nodes of the tree: all, or those that are given."""
         values = (value for array in arrays for value in array.values)
         found = {value.file for value in values if isinstance(value, Extent)}
-        return found.union(extent.file for extent in self.survey.nodes)
+        return found.union(node.file for node in (self.survey.nodes if nodes is None else nodes))
 
     def kvstore(self, name: str) -> dict[str, Any]:
         return {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Collection, Iterable
+from operator import itemgetter
 from typing import Literal
 
 import msgspec
@@ -11,10 +13,11 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.boundary import Boundary
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, below
-from surgery_cli.store.orbax.btree import Extent
+from surgery_cli.store.orbax.btree import Extent, extent
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.write.chunk_references import Taken
-from surgery_cli.store.write.item_plan import ItemPlan
+from surgery_cli.store.write.item_plan import ItemPlan, Way
+from surgery_cli.store.write.ocdbt_references import names_gone
 
 WORTHWHILE_DEAD_BYTES = 1 << 20
 """Fewer dead bytes are never worth rewriting live ones."""
@@ -50,12 +53,15 @@ def costs_of_references(plan: ItemPlan, boundary: Boundary) -> Costs:
     linked = own = live = dead = outside = 0
     for taken in by_store.values():
         store = taken[0].store
-        arrays = list({(one.array.name, one.array.keys): one.array for one in taken}.values())
         if not isinstance(store, OcdbtStore):
-            linked += sum(array.stored_bytes for array in arrays)
-            outside += _bytes_outside(store, arrays, boundary)
+            # each leaf has files of its own, copies of one as well
+            linked += sum(one.array.stored_bytes for one in taken)
+            outside += _bytes_outside(store, [one.array for one in taken], boundary)
             continue
-        paths = [store.directory / file for file in store.files_of(arrays)]
+        arrays = list({(one.array.name, one.array.keys): one.array for one in taken}.values())
+        # of a donor's tree nothing is kept: what is taken from it is entered into the tree of the new item
+        nodes = _nodes_left(store, _changed(plan, store)) if store is own_store else []
+        paths = [store.directory / file for file in store.files_of(arrays, nodes)]
         files = sum(filesystem.size(path) for path in paths)
         outside += sum(filesystem.size(path) for path in paths if not boundary.holds(path))
         linked += files
@@ -65,6 +71,32 @@ def costs_of_references(plan: ItemPlan, boundary: Boundary) -> Costs:
         else:
             dead += files - _bytes(needed)
     return Costs(linked, own, live, dead, outside)
+
+
+def _changed(plan: ItemPlan, store: OcdbtStore) -> list[str]:
+    """The names below which a clone of the store has other keys, or refers to other values, than the store."""
+    whole = [leaf.name for leaf in plan.leaves if leaf.way is not Way.KEEP]
+    return names_gone(plan, store) + whole
+
+
+def _nodes_left(store: OcdbtStore, changed: Collection[str]) -> list[Extent]:
+    """The nodes of a store's tree that stay when what lies below these names changes: others are written anew, whole.
+
+    Every change makes a new root. A key between two leaves of the tree goes to the one before it.
+    """
+    survey = store.survey
+    if not changed:
+        return survey.nodes
+    held = ((min(values), extent(at)) for (at, _), values in survey.leaf_nodes.items() if values)
+    leaves = sorted(held, key=itemgetter(0))
+    firsts = [first for first, _ in leaves]
+    touched = set(survey.nodes[:1])
+    for name in changed:
+        front = below(name).encode(errors="surrogateescape")
+        start = max(bisect_right(firsts, front) - 1, 0)
+        stop = bisect_right(firsts, front[:-1] + b"0") if front else len(firsts)
+        touched.update(node for _, node in leaves[start : max(stop, start + 1)])
+    return [node for _, node in leaves if node not in touched]
 
 
 def _bytes_outside(store: ArrayStore, arrays: Iterable[StoredArray], boundary: Boundary) -> int:
