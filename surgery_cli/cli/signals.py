@@ -13,11 +13,11 @@ from types import FrameType
 from typing import Final
 
 from surgery_cli.hosts.current import current
+from surgery_cli.store.filesystem.interruptions import ENDING
 
 struck: Final[list[BaseException]] = []
 """The signal that asked this command to end."""
 
-_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PATIENCE_SECONDS: Final = 1.0
 _LATER_SECONDS: Final = (0.05, 0.25, 1.0)
 """After a signal, the main thread is woken so many times, each so long after the one before."""
@@ -38,7 +38,7 @@ def say_ended(how: str) -> None:
 
     A second signal is passed over: the first one is being obeyed.
     """
-    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in _ENDING}
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in ENDING}
     try:
         from surgery_cli.console.printable import escaped
         from surgery_cli.store.write.aftermath import aftermath
@@ -71,7 +71,7 @@ def caught() -> Iterator[None]:
     struck.clear()
     replaced = {
         number: handler
-        for number in _ENDING
+        for number in ENDING
         # `nohup` has SIGHUP ignored, and so it stays
         if (handler := signal.getsignal(number)) in (signal.SIG_DFL, signal.default_int_handler)
     }
@@ -106,7 +106,7 @@ def never_missed() -> Iterator[None]:
 
     def wake() -> None:
         while found := os.read(noted, 64):
-            if not set(found).isdisjoint(_ENDING):
+            if not set(found).isdisjoint(ENDING):
                 for seconds in _LATER_SECONDS:
                     time.sleep(seconds)
                     signal.pthread_kill(main, signal.SIGURG)

@@ -14,13 +14,14 @@ import sys
 from typing import Final
 
 from surgery_cli.hosts import jax_private
+from surgery_cli.store.filesystem.interruptions import ENDING
 
 READY: Final = "ready"
 
 
 def main() -> None:
     """Serve at an address, the one argument, until standard input ends."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in ENDING:
         signal.signal(
             number, signal.SIG_IGN
         )  # who gets one tells the others, and for that they need us

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from surgery_cli.script import exits
+from surgery_cli.store.filesystem.interruptions import ENDING
 from surgery_cli.store.filesystem.modes import umask
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
+_SIGNALS: Final = (*ENDING, signal.SIGALRM)
 """Those by which a command ends, or says that it will."""
 
 _CHECKS: Final[dict[str, Any]] = {

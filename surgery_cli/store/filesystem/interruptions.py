@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final
 
-_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""The signals that ask a run to end."""
 
 
 @contextmanager
@@ -37,7 +38,7 @@ def _noting(note: Callable[[int], None]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before: dict[int, Any] = {number: signal.getsignal(number) for number in _ENDING}
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in ENDING}
     is_over = False
 
     def handle(number: int, frame: FrameType | None) -> None:
