@@ -12,7 +12,8 @@ from surgery_cli import surgery
 from surgery_cli.planning import plan_from_document
 
 NUMBERS = np.random.default_rng(5)
-TREE = {f"{name}{n}": {"w": NUMBERS.normal(size=(40, 50))} for name in "abc" for n in range(8)}
+ARRAYS = {f"{name}{n}": {"w": NUMBERS.normal(size=(40, 50))} for name in "abc" for n in range(8)}
+TREE = {**ARRAYS, "nothing": {"none": None, "empty": {}}}  # no file holds anything of these
 EDITS: dict[str, dict[str, Any]] = {
     "look on": {"op": "assert", "at": "a0/w", "finite": True},
     "move a leaf": {"op": "rename", "at": "a0", "to": "z"},

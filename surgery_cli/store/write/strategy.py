@@ -67,7 +67,7 @@ def costs_of_references(plan: ItemPlan, boundary: Boundary) -> Costs:
         linked += files
         needed = _needed(arrays)
         if store is own_store:
-            own, live = files, _bytes(needed.union(store.survey.nodes))
+            own, live = files, _bytes(needed.union(nodes))
         else:
             dead += files - _bytes(needed)
     return Costs(linked, own, live, dead, outside)
@@ -75,7 +75,7 @@ def costs_of_references(plan: ItemPlan, boundary: Boundary) -> Costs:
 
 def _changed(plan: ItemPlan, store: OcdbtStore) -> list[str]:
     """The names below which a clone of the store has other keys, or refers to other values, than the store."""
-    whole = [leaf.name for leaf in plan.leaves if leaf.way is not Way.KEEP]
+    whole = [leaf.name for leaf in plan.leaves if leaf.way not in (Way.KEEP, Way.NONE)]
     return names_gone(plan, store) + whole
 
 
