@@ -12,6 +12,7 @@ from surgery_cli.draft.seen import Seen, Sizes
 from surgery_cli.errors import Problem
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.lists import quoted
 
 
 class Judged(NamedTuple):
@@ -93,11 +94,27 @@ class InPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str = ""
 
 
+class Apart(msgspec.Struct, frozen=True, kw_only=True):
+    """Leaves that a rule names and says nothing of: they neither keep nor break it."""
+
+    what: str
+    """How many, of what kind, and why: ``2 params of which the optimizer keeps nothing (masked)``."""
+    leaves: list[str]
+
+    def text(self, most: int = 0) -> str:
+        """In a line, with the names of the leaves, of so many at most.
+
+        >>> Apart(what="3 params without a twin", leaves=["a", "b", "c"]).text(2)
+        "3 params without a twin: 'a', 'b' and 1 more"
+        """
+        return f"{self.what}: {quoted(self.leaves, most)}"
+
+
 class Check(msgspec.Struct, frozen=True):
     """A rule that an edit of the plan (counted from 0) states of ``count`` leaves; or a policy does, of the result.
 
     Metadata told what breaks it (``breaches``), and that it holds of all others but those ``on`` which values are
-    judged. ``file`` and ``line`` say where in a plan or policy it stands.
+    judged. ``file`` and ``line`` say where in a plan or policy it stands. ``apart`` are those of which it says nothing.
     """
 
     edit: int
@@ -108,6 +125,7 @@ class Check(msgspec.Struct, frozen=True):
     line: int | None = None
     policy: InPolicy | None = None
     breaches: tuple[Problem, ...] = ()
+    apart: tuple[Apart, ...] = ()
 
     @property
     def is_warning(self) -> bool:

@@ -167,7 +167,9 @@ def _check(rule: Rule, named: Named) -> Check:
             raise
         except PlanError as error:
             breaches += (_placed(problem, broken) for problem in error.problems)
-    return Check(len(named.draft.outcomes), rule, len(counted), tuple(on), breaches=tuple(breaches))
+    apart = tuple(rule.set_apart(named))
+    edit = len(named.draft.outcomes)
+    return Check(edit, rule, len(counted), tuple(on), breaches=tuple(breaches), apart=apart)
 
 
 def _placed(problem: Problem, at: Problem) -> Problem:

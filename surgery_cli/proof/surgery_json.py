@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from surgery_cli import __version__
+from surgery_cli.draft.check import Apart
 from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.errors import CheckpointError, Problem
 from surgery_cli.inputs.json_decoding import decode_json
@@ -76,6 +77,8 @@ class CheckedRule(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True)
     """The number of each leaf, of what an edit loses there."""
     breaches: list[Problem] = []
     """What breaks a rule that only warns: no result comes about of one that does not."""
+    apart: list[Apart] = []
+    """Of which leaves it says nothing, and neither holds nor is broken there."""
 
 
 class Run(msgspec.Struct, frozen=True):

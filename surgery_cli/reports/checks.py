@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from surgery_cli.document import Case, Document, Outcome, Suite
+from surgery_cli.draft.check import Apart
 from surgery_cli.errors import Problem
 from surgery_cli.reports.findings import of_step
 from surgery_cli.words.quantities import counted, leaves_text
@@ -27,6 +30,8 @@ class RuleVerdict(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True)
     """Of how many leaves values were looked at: metadata tell of the others."""
     findings: list[Problem] = []
     """What breaks it, leaf by leaf."""
+    apart: list[Apart] = []
+    """Of which leaves it says nothing, and neither holds nor is broken there."""
     least: float | None = None
     most: float | None = None
     """Between which numbers the leaves lie, where it measures one."""
@@ -70,7 +75,12 @@ class Checked(Document, kw_only=True, frozen=True):
         return Suite("check", subject, [_case(rule) for rule in self.rules], self.seconds)
 
 
+_MOST_APART: Final = 20
+"""So many leaves are named in a line of which a rule says nothing; the document has all of them."""
+
+
 def _case(rule: RuleVerdict) -> Case:
+    apart = [one.text(_MOST_APART) for one in rule.apart]
     findings = [": ".join(filter(None, (one.what, one.why))) for one in rule.findings]
     what = rule.message or next(iter(findings), "")
     if not rule.message and len(findings) > 1:
@@ -78,9 +88,9 @@ def _case(rule: RuleVerdict) -> Case:
     return Case(
         name=rule.id,
         outcome=rule.outcome,
-        about=f"{', '.join(rule.rules)}: {leaves_text(rule.leaves)}",
+        about="; ".join((f"{', '.join(rule.rules)}: {leaves_text(rule.leaves)}", *apart)),
         what=what if findings else "",
-        details=findings if what not in findings else [],
+        details=[*(findings if what not in findings else []), *(apart if findings else [])],
         file=rule.file,
         line=rule.line,
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import ClassVar, Protocol
 
-from surgery_cli.draft.check import ValueRule
+from surgery_cli.draft.check import Apart, ValueRule
 from surgery_cli.draft.recipe import Draft, Output
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.follow.states import States
@@ -73,6 +73,10 @@ class Rule(ValueRule, frozen=True):
 
     def absent(self, named: Named) -> Iterable[tuple[LeafPath, str]]:
         """Places that break the rule and are not judged as leaves, as metadata tell, and in words how."""
+        return ()
+
+    def set_apart(self, named: Named) -> Iterable[Apart]:
+        """The leaves of which the rule says nothing, as metadata tell: they are named beside what holds."""
         return ()
 
     def breach(self, path: LeafPath, output: Output, named: Named) -> str:

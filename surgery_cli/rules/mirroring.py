@@ -7,22 +7,28 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from surgery_cli.draft.check import Apart
 from surgery_cli.draft.slots import Slot
 from surgery_cli.optimizer.detect.mirrors import is_param
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.rules.contract import Named, Rule, refuse_false
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import quoted
+from surgery_cli.words.quantities import counted
 
 
 class OptimizerMirrorsParams(Rule, frozen=True):
-    """Every param that is named has its twins, each in its place and of its shape, and no twin is without a param."""
+    """Every param that is named has its twins, each in its place and of its shape, and no twin is without a param.
+
+    A param of which the optimizer keeps nothing but empty places, as ``optax.masked`` leaves them, is set apart.
+    """
 
     optimizer_mirrors_params: Annotated[
         bool,
         Meta(
             description="Each param that is named has all its twins in the optimizer state, in their places and shapes,"
-            " and no twin is left over; params that are not trained are left out with `except`."
+            " and no twin is left over; params that are not trained are left out with `except`. Params of which the"
+            " optimizer keeps nothing but an empty place (masked) do not break it, and are named apart."
         ),
     ]
 
@@ -36,7 +42,7 @@ class OptimizerMirrorsParams(Rule, frozen=True):
     def breach_of_selection(self, named: Named) -> str:
         survey = named.scene.survey_of_draft(named.draft)
         twins = list(filter(_is_twin, survey.slots.values()))
-        if not survey.open_questions and not twins:
+        if not survey.open_questions and all(map(_is_empty, twins)):
             return "there is no optimizer state that mirrors any params"
         roots = {slot.root for slot in twins}
         if twins and not any(_is_asked(path, named, survey, roots) for path in named.leaves):
@@ -51,6 +57,23 @@ class OptimizerMirrorsParams(Rule, frozen=True):
         if not questions:
             yield from _bare(named, survey)
 
+    def set_apart(self, named: Named) -> Iterator[Apart]:
+        survey = named.scene.survey_of_draft(named.draft)
+        twins = list(filter(_is_twin, survey.slots.values()))
+        kept = {slot.param for slot in twins if not _is_empty(slot)}
+        left_out = {slot.param for slot in twins if _is_empty(slot)}
+        roots = {slot.root for slot in twins}
+        found = [
+            str(path)
+            for path in named.leaves
+            if path not in kept
+            and not left_out.isdisjoint(_from_root(path))
+            and _is_asked(path, named, survey, roots)
+        ]
+        if found:
+            what = f"{counted(len(found), 'param')} of which the optimizer keeps nothing (masked)"
+            yield Apart(what=what, leaves=found)
+
 
 def _bare(named: Named, survey: OptimizerSurvey) -> Iterator[tuple[LeafPath, str]]:
     """The params without a twin, where others have one: in any state, or in some fields of a state that has others."""
@@ -62,7 +85,7 @@ def _bare(named: Named, survey: OptimizerSurvey) -> Iterator[tuple[LeafPath, str
     for path in named.leaves:
         if not _is_asked(path, named, survey, roots):
             continue
-        above = [LeafPath(path[:depth]) for depth in range(len(path) + 1)]
+        above = _from_root(path)
         has = {
             state: [not params.isdisjoint(above) for params in nodes.values()]
             for state, nodes in fields.items()
@@ -83,5 +106,14 @@ def _is_asked(path: LeafPath, named: Named, survey: OptimizerSurvey, roots: set[
     return is_below and is_param(named.draft.leaves[path].spec)
 
 
+def _from_root(path: LeafPath) -> list[LeafPath]:
+    """A leaf and the nodes above it."""
+    return [LeafPath(path[:depth]) for depth in range(len(path) + 1)]
+
+
 def _is_twin(slot: Slot) -> bool:
     return slot.in_optimizer
+
+
+def _is_empty(slot: Slot) -> bool:
+    return slot.relation == "hole"

@@ -67,6 +67,7 @@ def _verdict(
         leaves=max((check.count for check in checks), default=0),
         by_values=max((len(check.on) for check in checks), default=0),
         findings=list(dict.fromkeys(problems)),
+        apart=[one for check in checks for one in check.apart],
         least=min(measured, default=None) if is_one else None,
         most=max(measured, default=None) if is_one else None,
         file=rule.origin.file,

@@ -32,6 +32,7 @@ def judged_checks(
             most=max(numbers.get(id(check), {}).values(), default=None),
             of_each=numbers.get(id(check), {}) if check.rule.tells_each else {},
             breaches=broken.get(id(check), []),
+            apart=list(check.apart),
         )
         for check in draft.checks
     ]

@@ -117,7 +117,7 @@ def judge_plan(source: str, plan: Plan, options: Options, output: Output) -> int
 
     with progress(output) as listener:
         found = surgery.judge(source, plan, options=options, listener=listener)
-    print_report(found, output, judgement.render)
+    print_report(found, output, partial(judgement.render, verbose=output.verbose))
     return 0
 
 

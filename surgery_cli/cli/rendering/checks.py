@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from surgery_cli.cli.rendering.judgement import cost_of, judged_on
+from surgery_cli.cli.rendering.judgement import cost_of, judged_on, render_apart
 from surgery_cli.console.page import Cell, Page, Row
 from surgery_cli.console.printable import shown_path
 from surgery_cli.errors import Group, groups
@@ -27,6 +27,7 @@ def render(document: Checked, page: Page, *, verbose: bool = False) -> None:
         page.line(document.chosen, indent=2)
     page.line()
     page.table(map(_row, document.rules), indent=2, dispensable=_DISPENSABLE)
+    render_apart([(rule.id, rule.apart) for rule in document.rules], page, verbose=verbose)
     for rule in document.rules:
         if not rule.holds:
             page.line()

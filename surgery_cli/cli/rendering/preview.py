@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import UNSET
 
 from surgery_cli.cli.rendering import layout
+from surgery_cli.cli.rendering.judgement import apart_of, render_apart
 from surgery_cli.cli.rendering.series import count_of, render_rest
 from surgery_cli.console.page import Cell, Page, Row
 from surgery_cli.console.printable import shown_path
@@ -29,6 +30,7 @@ def render(document: Preview, page: Page, *, verbose: bool = False) -> None:
         page.line()
         page.table(_edit_rows(document), indent=2)
     _render_policy(document, page)
+    render_apart(apart_of(document.checks or ()), page, verbose=verbose)
     if document.reshard:
         page.line()
         layout.render_resharded(document.reshard, page)
