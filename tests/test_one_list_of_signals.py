@@ -14,4 +14,4 @@ def test_the_signals_that_end_a_run_are_listed_once() -> None:
         for file in sorted(SOURCES.rglob("*.py"))
         if {"signal.SIGTERM", "signal.SIGHUP"} <= set(re.findall(r"signal\.\w+", file.read_text()))
     ]
-    assert listing == ["store/filesystem/interruptions.py"]
+    assert listing == ["inputs/ending_signals.py"]

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Final
 
 from surgery_cli.hosts.current import current
-from surgery_cli.store.filesystem.interruptions import ENDING
+from surgery_cli.inputs.ending_signals import ENDING
 
 struck: Final[list[BaseException]] = []
 """The signal that asked this command to end."""

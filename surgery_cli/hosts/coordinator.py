@@ -14,7 +14,7 @@ import sys
 from typing import Final
 
 from surgery_cli.hosts import jax_private
-from surgery_cli.store.filesystem.interruptions import ENDING
+from surgery_cli.inputs.ending_signals import ENDING
 
 READY: Final = "ready"
 

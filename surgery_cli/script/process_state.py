@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from surgery_cli.inputs.ending_signals import ENDING
 from surgery_cli.script import exits
-from surgery_cli.store.filesystem.interruptions import ENDING
 from surgery_cli.store.filesystem.modes import umask
 
 _SIGNALS: Final = (*ENDING, signal.SIGALRM)

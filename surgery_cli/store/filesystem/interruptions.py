@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Final
+from typing import Any
 
-ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""The signals that ask a run to end."""
+from surgery_cli.inputs.ending_signals import ENDING
 
 
 @contextmanager
