@@ -115,6 +115,10 @@ class NotPermittedError(CheckpointError):
     """The system does not let this user read it; whether it is whole cannot be told."""
 
 
+class BeingWrittenError(CheckpointError):
+    """A run of ours is writing it, or may be: nothing is lost that a rescue could find."""
+
+
 class LimitError(CheckpointError):
     """It declares more than is read of anything, unless that is asked for; it may be whole."""
 

@@ -11,10 +11,10 @@ from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.salvage.glance import Glance, glance
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import SET_ASIDE_SUFFIX
+from surgery_cli.store.filesystem.owners import is_staging, owner_of
 from surgery_cli.store.filesystem.processes import State as RunState
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover, bucket_leftovers
 from surgery_cli.store.write.leftovers import Leftover
-from surgery_cli.store.write.owners import is_staging, owner_of
 from surgery_cli.store.write.resumable_staging import amount_of
 
 _CANNOT_BE_TOLD = "whether the run that builds there still goes on cannot be told from here"

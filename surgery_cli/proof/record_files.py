@@ -17,6 +17,7 @@ from surgery_cli.store.filesystem.durability import (
 )
 from surgery_cli.store.filesystem.interruptions import uninterrupted
 from surgery_cli.store.filesystem.listing import STAGING_MARK
+from surgery_cli.store.filesystem.owners import name_before
 from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.filesystem.write_failures import write_failed
 from surgery_cli.store.write.aftermath import (
@@ -26,7 +27,6 @@ from surgery_cli.store.write.aftermath import (
     remaining,
     with_aftermath,
 )
-from surgery_cli.store.write.owners import name_before
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 
 

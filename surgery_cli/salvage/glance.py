@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from surgery_cli.errors import CheckpointError, LimitError, SurgeryError
+from surgery_cli.errors import BeingWrittenError, CheckpointError, LimitError, SurgeryError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.salvage.file import BrokenFile, format_of_broken
 from surgery_cli.salvage.item import BrokenItem, spec_of
@@ -69,7 +69,7 @@ def opened(text: str, *, step: int | None = None, item: str | None = None) -> Ch
 
 def with_rescue(error: CheckpointError, path: Path) -> SurgeryError:
     """The error of a checkpoint that does not open, saying what a rescue would find in it, if that is anything."""
-    if isinstance(error, LimitError | ServiceFails):
+    if isinstance(error, BeingWrittenError | LimitError | ServiceFails):
         return error
     found = glance(path)
     if (

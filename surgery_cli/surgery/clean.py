@@ -10,11 +10,11 @@ from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import reading
+from surgery_cli.store.filesystem.owners import is_staging, owner_of
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.refusals import missing
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover, bucket_leftovers
 from surgery_cli.store.write.leftovers import Leftover, leftovers_in, leftovers_of
-from surgery_cli.store.write.owners import is_staging, owner_of
 from surgery_cli.store.write.resumable_staging import amount_of
 from surgery_cli.store.write.staging import set_aside_of
 from surgery_cli.words.notes import Consequence, Note

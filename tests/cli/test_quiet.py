@@ -14,8 +14,8 @@ import optax
 import orbax.checkpoint as ocp
 import pytest
 
+from surgery_cli.store.filesystem.owners import OWNER_FILE, make_owned
 from surgery_cli.store.filesystem.processes import Owner
-from surgery_cli.store.write.owners import OWNER_FILE, make_owned
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_checkpoints"
 SOURCES = Path(__file__).resolve().parents[2] / "surgery_cli"

@@ -17,10 +17,10 @@ from surgery_cli import surgery
 from surgery_cli.errors import WriteError
 from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.owners import OWNER_FILE, make_owned
 from surgery_cli.store.filesystem.processes import Owner, State
 from surgery_cli.store.write import staging
 from surgery_cli.store.write.leftovers import leftovers_of
-from surgery_cli.store.write.owners import OWNER_FILE, make_owned
 
 VALUES = np.arange(64, dtype=np.float32)
 HERE = Path(__file__).parent

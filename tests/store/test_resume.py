@@ -15,10 +15,10 @@ import pytest
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, DestinationError, ValueRefusal, WriteError
 from surgery_cli.planning import operation_from_options, plan_of
+from surgery_cli.store.filesystem.owners import make_owned, owner_of, take_over
 from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.write.aftermath import aftermath
 from surgery_cli.store.write.journal import Head
-from surgery_cli.store.write.owners import make_owned, owner_of, take_over
 from surgery_cli.store.write.resumable_staging import ResumableStaging
 from surgery_cli.surgery import staged_result
 from surgery_cli.words.invocation import remember

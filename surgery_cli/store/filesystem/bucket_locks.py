@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from shlex import quote
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -17,7 +17,7 @@ from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket import Buckets
 from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK, holds_t5x
-from surgery_cli.store.filesystem.processes import Owner, State
+from surgery_cli.store.filesystem.processes import Claim, Owner, State, claim_by
 
 T = TypeVar("T")
 
@@ -79,14 +79,6 @@ def said_in(content: bytes, kind: type[T]) -> T | None:
         return None
 
 
-class Claim(NamedTuple):
-    """Of a lock that stands: what that means for its destination, whose it is, and what to do."""
-
-    what: str
-    why: str
-    fix: str
-
-
 def claim_of(lock: Path) -> Claim:
     """What the lock of somebody else says.
 
@@ -95,7 +87,6 @@ def claim_of(lock: Path) -> Claim:
     """
     name = lock.name[1 : -len(f"{STAGING_MARK}lock")]
     destination = str(lock.with_name(name))
-    clean = f"`surgery clean {quote(destination)}"
     content = filesystem.read_anew(lock)
     owner, kept = said_in(content, Owner), said_in(content, _Kept)
     state = State.UNKNOWN if owner is None else owner.state
@@ -104,18 +95,10 @@ def claim_of(lock: Path) -> Claim:
         return Claim(
             f"'{destination}' was left by a run that was killed",
             f"it was process {owner.pid} on this machine, which is gone; its lock '{lock}' stands",
-            f"{clean}` removes what it left{goes_on}",
+            f"`surgery clean {quote(destination)}` removes what it left{goes_on}",
+            state,
         )
-    what = f"another run is writing to '{destination}'"
-    if owner is not None and state is State.LIVING:
-        why = f"process {owner.pid} on this machine has made '{lock}', and is alive"
-        return Claim(what, why, f"wait for it, or end it (`kill {owner.pid}`)")
-    who = "somebody" if owner is None else f"process {owner.pid} on '{owner.host}'"
-    return Claim(
-        what,
-        f"{who} has made '{lock}'; whether that still runs cannot be seen from here",
-        f"wait for it; if it is over, {clean} --stale` removes what it left{goes_on and ' (add `--stale`)'}",
-    )
+    return claim_by(owner, lock, destination, goes_on=f"{goes_on} (add `--stale`)" * bool(goes_on))
 
 
 class _Kept(msgspec.Struct):

@@ -9,6 +9,8 @@ import platform
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
+from shlex import quote
+from typing import NamedTuple
 
 import msgspec
 
@@ -48,6 +50,31 @@ class Owner(msgspec.Struct, frozen=True):
             return State.DEAD
         is_same = not started or not self.started or started == self.started
         return State.LIVING if is_same else State.DEAD
+
+
+class Claim(NamedTuple):
+    """Of a place that a run has, or had: what that means for its destination, whose it is, and what to do."""
+
+    what: str
+    why: str
+    fix: str
+    state: State
+
+
+def claim_by(owner: Owner | None, place: Path, destination: str, *, goes_on: str = "") -> Claim:
+    """What is said of a place that a run has made, which is not known to be dead; ``goes_on`` if it keeps something."""
+    what = f"another run is writing to '{destination}'"
+    state = State.UNKNOWN if owner is None else owner.state
+    if owner is not None and state is State.LIVING:
+        why = f"process {owner.pid} on this machine has made '{place}', and is alive"
+        return Claim(what, why, f"wait for it, or end it (`kill {owner.pid}`)", state)
+    who = "somebody" if owner is None else f"process {owner.pid} on '{owner.host}'"
+    return Claim(
+        what,
+        f"{who} has made '{place}'; whether that still runs cannot be seen from here",
+        f"wait for it; if it is over, `surgery clean {quote(destination)} --stale` removes what it left{goes_on}",
+        state,
+    )
 
 
 @cache

@@ -11,7 +11,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import claim_of, lock_of
 from surgery_cli.store.filesystem.durability import may_write_into
 from surgery_cli.store.filesystem.listing import is_leftover, unfinished_name
-from surgery_cli.store.write.owners import OWNER_FILE
+from surgery_cli.store.filesystem.owners import OWNER_FILE
 
 
 def check_destination(destination: Path, source: Path, *, force: bool) -> None:
@@ -93,8 +93,9 @@ def claimed(lock: Path) -> DestinationError:
     Raises:
         FileNotFoundError: the lock has just gone.
     """
-    what, why, fix = claim_of(lock)
-    return DestinationError(what, why=why, fix=f"{fix}; or name another destination")
+    claim = claim_of(lock)
+    fix = f"{claim.fix}; or name another destination"
+    return DestinationError(claim.what, why=claim.why, fix=fix)
 
 
 def real_path(path: Path) -> Path:

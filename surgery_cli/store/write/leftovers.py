@@ -10,9 +10,9 @@ from surgery_cli.errors import WriteError
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import bytes_held_alone
 from surgery_cli.store.filesystem.listing import STAGING_MARK, unreadable
+from surgery_cli.store.filesystem.owners import is_staging, owner_of, take_over
 from surgery_cli.store.filesystem.processes import Owner, State
 from surgery_cli.store.write.journal import Journal, journal_in
-from surgery_cli.store.write.owners import is_staging, owner_of, take_over
 from surgery_cli.store.write.staging import remove
 
 

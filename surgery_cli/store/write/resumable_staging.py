@@ -19,13 +19,13 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.durability import sync_directory, sync_tree
 from surgery_cli.store.filesystem.interruptions import uninterrupted
 from surgery_cli.store.filesystem.modes import let_owner_write
+from surgery_cli.store.filesystem.owners import take_over
 from surgery_cli.store.filesystem.processes import Owner, State
 from surgery_cli.store.orbax.stored_values import NOT_RENAMED
 from surgery_cli.store.write.aftermath import begin_anew, kept
 from surgery_cli.store.write.built_files import raise_of_built
 from surgery_cli.store.write.journal import Head, Journal, Placed, Whole, journal_in, new_journal
 from surgery_cli.store.write.leftovers import Leftover, leftovers_of
-from surgery_cli.store.write.owners import take_over
 from surgery_cli.store.write.staging import Staging
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.invocation import the_same

@@ -21,6 +21,7 @@ from surgery_cli.store.filesystem.durability import (
 )
 from surgery_cli.store.filesystem.interruptions import uninterrupted
 from surgery_cli.store.filesystem.listing import SET_ASIDE_SUFFIX, STAGING_MARK
+from surgery_cli.store.filesystem.owners import OWNER_FILE, make_owned, name_before
 from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.write.aftermath import (
     NO_REPORT,
@@ -33,7 +34,6 @@ from surgery_cli.store.write.aftermath import (
 from surgery_cli.store.write.built_files import check_built, names_below, raise_of_built
 from surgery_cli.store.write.destination import already_there, real_path
 from surgery_cli.store.write.journal import Journal, Placed
-from surgery_cli.store.write.owners import OWNER_FILE, make_owned, name_before
 
 
 class Staging:
