@@ -15,7 +15,7 @@ from surgery_cli.store.filesystem.owners import is_staging, owner_of
 from surgery_cli.store.filesystem.processes import State as RunState
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover, bucket_leftovers
 from surgery_cli.store.write.leftovers import Leftover
-from surgery_cli.store.write.resumable_staging import amount_of
+from surgery_cli.store.write.resumable_staging import amount_of, goes_on
 
 _CANNOT_BE_TOLD = "whether the run that builds there still goes on cannot be told from here"
 
@@ -53,7 +53,7 @@ def _of_run(place: Place, seen: Footprint, found: Leftover | BucketLeftover) -> 
     clean = f"`surgery clean {quote(str(found.path))}{'' if run is RunState.DEAD else ' --stale'}`"
     if journal is not None and journal.head is not None:
         why.append(f"it keeps {amount_of(journal)}")
-        todo = f"{journal.head.command} goes on from there; {clean} removes it"
+        todo = f"{goes_on(journal.head)}; {clean} removes it"
     elif run is RunState.WHOLE:
         why.append("it is whole, and what it was to replace is half replaced")
         todo = "copy it to its place, or to another name, before anything is removed"

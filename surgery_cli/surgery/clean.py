@@ -15,7 +15,7 @@ from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.refusals import missing
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover, bucket_leftovers
 from surgery_cli.store.write.leftovers import Leftover, leftovers_in, leftovers_of
-from surgery_cli.store.write.resumable_staging import amount_of
+from surgery_cli.store.write.resumable_staging import amount_of, goes_on
 from surgery_cli.store.write.staging import set_aside_of
 from surgery_cli.words.notes import Consequence, Note
 from surgery_cli.words.pages import DocsPage
@@ -68,7 +68,7 @@ def _row(left: Leftover | BucketLeftover, state: State) -> reports.LeftoverRow:
     owner, journal = left.owner, left.journal
     keeps = ""
     if journal is not None and journal.head is not None and state is not State.LIVING:
-        keeps = f"{amount_of(journal)}; {journal.head.command} goes on from there"
+        keeps = f"{amount_of(journal)}; {goes_on(journal.head)}"
     return reports.LeftoverRow(
         path=str(left.path),
         state=str(state),

@@ -31,7 +31,7 @@ from surgery_cli.store.write.commit_marks import is_whole
 from surgery_cli.store.write.item_plan import is_packed
 from surgery_cli.store.write.journal import Head
 from surgery_cli.store.write.leftovers import Leftover, leftovers_of
-from surgery_cli.store.write.resumable_staging import Left, being_written, what_is_kept
+from surgery_cli.store.write.resumable_staging import Left, being_written, goes_on, what_is_kept
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.previews import Traffic, previewed
 from surgery_cli.words.invocation import the_same
@@ -223,7 +223,7 @@ def _refuse_another(left: Left, kept: Head, head: Head, prepared: Prepared, targ
     if kept.command == the_same():  # which is refused
         remedy = f"{clean} removes what was kept, and then the same command begins anew"
     else:
-        remedy = f"{kept.command} goes on with what was kept; {clean} removes it"
+        remedy = f"{goes_on(kept)}; {clean} removes it"
     if kept.draft != head.draft:
         raise _of_another_draft(left, kept.draft, head.draft, prepared, remedy)
     for what, ours, theirs in (

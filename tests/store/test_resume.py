@@ -255,6 +255,15 @@ def test_what_is_of_another_draft_or_version_or_setting_is_refused_by_name(run, 
     shutil.copy(tmp_path / "chunk", chunk)
     ended = run(*command(source, new))
     assert (ended["code"], "is not what it was when" in ended["said"]) == (3, True)
+    asked = [
+        run(*command(source, new, "--memory", "64MiB")),  # which alone is no other draft
+        run("clean", new, "--dry-run"),
+        run("doctor", tmp_path, "--json"),
+    ]
+    for said in asked:
+        text = " ".join(said["said"].split())
+        assert text.count("goes on from there") == 1, text
+        assert text.count("goes on from there, if its plan and what it reads are as they were") == 1
     assert everything_of(left) == before
 
 

@@ -139,7 +139,8 @@ def test_doctor_names_the_command_that_goes_on_from_what_is_kept_and_it_does(run
 
     assert fingerprint(new.parent) == before
     assert (row.path, row.state, row.of) == (left.name, "leftover", "surgery")
-    typed, then = re.fullmatch(r"`surgery ([^`]*)` goes on from there; (.*)", row.todo).groups()
+    goes_on = r"`surgery ([^`]*)` goes on from there, if its plan and what it reads are as they were; (.*)"
+    typed, then = re.fullmatch(goes_on, row.todo).groups()
     assert then.startswith(f"`surgery clean {left}` removes it")
     assert run(*shlex.split(typed))["code"] == 0
     check(new)

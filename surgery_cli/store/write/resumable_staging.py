@@ -156,6 +156,11 @@ def what_is_kept(place: Path, destination: Path, journal: Journal, command: str)
     )
 
 
+def goes_on(head: Head) -> str:
+    """What would go on from what was kept; whether it may is not looked at: that would cost the sources a look."""
+    return f"{head.command} goes on from there, if its plan and what it reads are as they were"
+
+
 def amount_of(journal: Journal) -> str:
     """How much of the values is done."""
     assert journal.head is not None
