@@ -13,7 +13,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import SET_ASIDE_SUFFIX
 from surgery_cli.store.filesystem.owners import is_staging, owner_of
 from surgery_cli.store.filesystem.processes import State as RunState
-from surgery_cli.store.write.bucket_leftovers import BucketLeftover, bucket_leftovers
+from surgery_cli.store.write.bucket_leftovers import BucketLeftover, Stray, bucket_leftovers, strays
 from surgery_cli.store.write.leftovers import Leftover
 from surgery_cli.store.write.resumable_staging import amount_of, goes_on
 
@@ -25,8 +25,11 @@ def leftover_condition(place: Place, seen: Footprint) -> Condition:
     if place.kind is Kind.SET_ASIDE:
         return _set_aside(place, seen)
     if isinstance(place.path, BucketPath):
-        locked = bucket_leftovers(place.path)
-        found: Leftover | BucketLeftover | None = locked[0] if locked else None
+        left: list[BucketLeftover | Stray] = [
+            *bucket_leftovers(place.path),
+            *strays(place.path),
+        ]
+        found: Leftover | BucketLeftover | Stray | None = left[0] if left else None
     else:
         path = place.path
         found = Leftover(path, owner_of(path)) if is_staging(path.name) else None
@@ -39,7 +42,7 @@ def leftover_condition(place: Place, seen: Footprint) -> Condition:
     return _of_run(place, seen, found)
 
 
-def _of_run(place: Place, seen: Footprint, found: Leftover | BucketLeftover) -> Condition:
+def _of_run(place: Place, seen: Footprint, found: Leftover | BucketLeftover | Stray) -> Condition:
     owner, run, journal = found.owner, found.state, found.journal
     who = "" if owner is None else f"process {owner.pid}"
     who += f" on {owner.host}" if owner is not None and owner.host else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from surgery_cli import reports
@@ -13,7 +14,7 @@ from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.filesystem.owners import is_staging, owner_of
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.refusals import missing
-from surgery_cli.store.write.bucket_leftovers import BucketLeftover, bucket_leftovers
+from surgery_cli.store.write.bucket_leftovers import BucketLeftover, Stray, bucket_leftovers, strays
 from surgery_cli.store.write.leftovers import Leftover, leftovers_in, leftovers_of
 from surgery_cli.store.write.resumable_staging import amount_of, goes_on
 from surgery_cli.store.write.staging import set_aside_of
@@ -52,11 +53,11 @@ def clean(place: str, *, stale: bool = False, dry_run: bool = False) -> reports.
     )
 
 
-def _leftovers(path: Path) -> list[Leftover] | list[BucketLeftover]:
+def _leftovers(path: Path) -> Sequence[Leftover | BucketLeftover | Stray]:
     """Those that ``path`` names: one itself, those of runs to it, and those that stand in it."""
     if isinstance(path, BucketPath):
         with reading(path):
-            return bucket_leftovers(path)
+            return [*bucket_leftovers(path), *strays(path)]
     if is_staging(path.name) and filesystem.is_taken(path):
         return [Leftover(path, owner_of(path))]
     if not filesystem.exists(path) and not filesystem.is_folder(path.absolute().parent):
@@ -64,7 +65,7 @@ def _leftovers(path: Path) -> list[Leftover] | list[BucketLeftover]:
     return leftovers_of(path) + (leftovers_in(path) if filesystem.is_folder(path) else [])
 
 
-def _row(left: Leftover | BucketLeftover, state: State) -> reports.LeftoverRow:
+def _row(left: Leftover | BucketLeftover | Stray, state: State) -> reports.LeftoverRow:
     owner, journal = left.owner, left.journal
     keeps = ""
     if journal is not None and journal.head is not None and state is not State.LIVING:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import msgspec
 import pytest
 
 from surgery_cli import surgery as library
@@ -139,3 +140,42 @@ def test_force_after_a_killed_run_replaces_what_stood_there(service, tmp_path, s
     assert surgery("clean", service.root).code == 0
     library.apply(there, f"{service.root}/new", RESCALED, options=Options(force=True))
     assert not [name for name in service.names() if "surgery-tmp" in name]
+
+
+@pytest.mark.parametrize("stray", ["0123abcd/new/d/1", "0123abcd-journal/00000003"])
+@pytest.mark.parametrize("named", ["", "/new", "/."], ids=["parent", "destination", "itself"])
+def test_what_no_lock_stands_for_is_named_and_goes_with_stale_alone(
+    service, tmp_path, surgery, named, stray
+):
+    """A run that was taken over wakes, and writes one thing more where nobody looks."""
+    there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/runs/ck")
+    library.apply(there, f"{service.root}/runs/new", RESCALED)
+    foreign = "runs/.new.surgery-tmp-mine/x"  # no run of ours has called it so
+    service.put("bkt", foreign, b"x")
+    before = service.names()
+    name = f".new.surgery-tmp-{stray}"
+    service.put("bkt", f"runs/{name}", b"x" * 7)
+    folder = f"{service.root}/runs/{name.partition('/')[0]}"
+    place = folder if named == "/." else f"{service.root}/runs{named}"
+
+    (row,) = library.clean(place).kept
+    assert (row.path, row.state, row.bytes) == (folder, "unknown", 7)
+    shown = surgery("clean", place)
+    assert shown.code == 1
+    assert f"kept {folder}: of a run that did not say which it is" in shown.out
+    assert "`--stale` removes them" in shown.out
+    (told,) = [
+        one
+        for one in library.doctor(f"{service.root}/runs", settled_seconds=0).places
+        if one.path == folder.rpartition("/")[2]
+    ]
+    assert f"if that run is over, `surgery clean {folder} --stale` removes it" in told.todo
+
+    service.put("bkt", f"runs/{LOCK}", json.dumps(msgspec.to_builtins(Owner.here())).encode())
+    assert folder not in [one.path for one in library.clean(place, stale=True).removed]
+    assert f"runs/{name}" in service.names()
+    service.remove(f"runs/{LOCK}")
+
+    assert [one.path for one in library.clean(place, stale=True).removed] == [folder]
+    assert service.names() == before
+    assert open_checkpoint(f"{service.root}/runs/new").tree

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -23,6 +23,11 @@ from surgery_cli.store.write.commit_marks import companion_of, is_whole, mark_of
 from surgery_cli.store.write.journal import Journal, LinesInBucket
 from surgery_cli.store.write.leftovers import Leftover, leftovers_of
 from surgery_cli.store.write.staging import remove
+
+P = TypeVar("P", bound=Path)
+
+_BUILT: Final = re.compile(rf"\..+{re.escape(STAGING_MARK)}[0-9a-f]{{8}}(?:-journal)?", re.DOTALL)
+"""What runs call the folders that they make beside a destination."""
 
 
 class BucketLeftover:
@@ -97,11 +102,7 @@ class BucketLeftover:
                 fix="run the command again",
             ) from None
         except OSError as error:
-            raise WriteError(
-                f"'{self.path}' cannot be removed",
-                why=error.strerror or str(error),
-                fix=getattr(error, "fix", "remove it as the user who made it"),
-            ) from error
+            raise _cannot_be_removed(self.path, error) from error
         return True
 
     def _remove_built(self) -> None:
@@ -140,6 +141,40 @@ class BucketLeftover:
         return is_whole(self.built / self.destination.name) and not is_whole(self.destination)
 
 
+class Stray:
+    """A folder beside a destination that no lock stands for: of a run whose lock was removed, or another's by then.
+
+    Whoever builds in one has made its lock before: no run that begins later can have it.
+    """
+
+    owner = None
+    journal = None
+    state = State.UNKNOWN
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def bytes(self) -> int:
+        return sum(filesystem.size(file) for file in filesystem.files_below(self.path))
+
+    def remove(self) -> bool:
+        """Remove it; False if a lock stands by now.
+
+        Raises:
+            WriteError: it cannot be removed.
+        """
+        lock = lock_of(_destination_of(self.path))
+        filesystem.forget(lock)
+        if filesystem.exists(lock):
+            return False
+        try:
+            filesystem.delete_below(self.path)
+        except OSError as error:
+            raise _cannot_be_removed(self.path, error) from error
+        return True
+
+
 class _Said(msgspec.Struct):
     """What a lock says beside its owner: the address at which the run builds."""
 
@@ -147,6 +182,14 @@ class _Said(msgspec.Struct):
     journal: str = ""
     replaces: bool = True
     """False where nothing stood at the destination when the run began."""
+
+
+def _cannot_be_removed(path: Path, error: OSError) -> WriteError:
+    return WriteError(
+        f"'{path}' cannot be removed",
+        why=error.strerror or str(error),
+        fix=getattr(error, "fix", "remove it as the user who made it"),
+    )
 
 
 def _check(lock: Lock) -> None:
@@ -166,14 +209,13 @@ def _built_of(destination: Path, said: str) -> Path | None:
 def _journal_of(destination: Path, said: str) -> Path | None:
     """Where a lock says that the journal is, if that can be: what stands there goes with it."""
     beside = f"{destination.parent}/.{destination.name}{STAGING_MARK}"
-    is_ours = re.fullmatch(f"{re.escape(beside)}[0-9a-f]{{8}}-journal", said)
+    is_ours = said.startswith(beside) and re.fullmatch("[0-9a-f]{8}-journal", said[len(beside) :])
     return path_at(said) if is_ours else None
 
 
 def bucket_leftovers(path: BucketPath) -> list[BucketLeftover]:
     """Of runs to what ``path`` names: a destination, what stands in a folder, or what a run has made itself."""
-    name, mark, _ = path.name.rpartition(STAGING_MARK)
-    named = path.with_name(name[1:]) if mark and name.startswith(".") else path
+    named = _destination_of(path)
     filesystem.forget(named.parent)
     found = [named] if named.key and filesystem.exists(lock_of(named)) else []
     suffix = f"{STAGING_MARK}lock"
@@ -183,6 +225,33 @@ def bucket_leftovers(path: BucketPath) -> list[BucketLeftover]:
         if entry.is_file and entry.name.startswith(".") and entry.name.endswith(suffix)
     ]
     return [BucketLeftover(destination) for destination in found]
+
+
+def strays(path: BucketPath) -> list[Stray]:
+    """Folders of runs to what ``path`` names, or of what stands in it, where no lock says whose they are."""
+    named = _destination_of(path)
+    filesystem.forget(path)
+    filesystem.forget(named.parent)
+    if path != named:
+        found = [path]
+    else:
+        begin = f".{path.name}{STAGING_MARK}"
+        entries = filesystem.entries_if_any(path.parent) if path.key else []
+        found = [path.parent / entry.name for entry in entries if entry.name.startswith(begin)]
+        found += [path / entry.name for entry in filesystem.entries_if_any(path)]
+    return [
+        Stray(place)
+        for place in found
+        if _BUILT.fullmatch(place.name)
+        and filesystem.is_folder(place)
+        and not filesystem.exists(lock_of(_destination_of(place)))
+    ]
+
+
+def _destination_of(path: P) -> P:
+    """Of what a run has made beside its destination, that; of another path, itself."""
+    name, mark, _ = path.name.rpartition(STAGING_MARK)
+    return path.with_name(name[1:]) if mark and name.startswith(".") else path
 
 
 def leftovers_at(destination: Path) -> Sequence[Leftover | BucketLeftover]:
