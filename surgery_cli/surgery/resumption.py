@@ -147,7 +147,8 @@ def finished_before(
 ) -> reports.Report | None:
     """With ``--resume``, the report where an earlier run has finished what this very command makes; else None.
 
-    The record says so: of the same draft, so of the same sources; and what stands there has the structure of it.
+    The record says so: of the same draft, so of the same sources; and what stands there has the structure of it. With
+    `--force` that is not enough: it knows no settings, and values may be damaged, for which the result is replaced.
     """
     if not options.resume or options.force:
         return None

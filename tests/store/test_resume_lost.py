@@ -12,6 +12,7 @@ import pytest
 from surgery_cli import surgery
 from surgery_cli.salvage.place import fingerprint
 from tests.store.cutting import Runs
+from tests.store.test_resume import left_in
 
 RANDOM = np.random.default_rng(3)
 TREE = {
@@ -105,6 +106,30 @@ def test_a_finished_run_that_is_repeated_is_done_already(run, source, tmp_path):
     assert run(*command(source, new, "--seal"))["code"] == 2  # which it is not
     (new / "_METADATA").write_bytes((new / "_METADATA").read_bytes().replace(b"kept", b"lost"))
     assert run(*command(source, new))["code"] == 2
+
+
+@pytest.mark.parametrize("source", ["leaves"], indirect=True)
+def test_with_force_a_finished_run_is_done_again_as_its_record_does_not_tell_all(
+    run, source, tmp_path
+):
+    """Of what is damaged, or was made under another setting, the record is that of what is asked for."""
+    new = tmp_path / "new"
+    assert run(*command(source, new))["code"] == 0
+    data = new / "params.a" / "0.0"
+    flipped = bytearray(data.read_bytes())
+    flipped[len(flipped) // 2] ^= 1
+    data.unlink()  # never through a link
+    data.write_bytes(flipped)
+    assert run("verify", new)["code"] != 0
+    assert json.loads(run(*command(source, new, "--json"))["said"])["is_repeated"]
+    again = run(*command(source, new, "--force", "--json"))
+    assert (again["code"], json.loads(again["said"])["is_repeated"]) == (0, False)
+    assert run("verify", new)["code"] == 0
+    check(new)
+    never = run(*command(source, new, "--force", "--link", "never", "--json"))
+    copied = [json.loads(said["said"])["bytes_copied"] for said in (again, never)]
+    assert copied[1] > copied[0]
+    assert left_in(new.parent) == []
 
 
 @pytest.mark.parametrize("source", ["ocdbt"], indirect=True)
