@@ -95,7 +95,7 @@ def _notes(path: Path, kept: list[reports.LeftoverRow]) -> list[Note]:
         Consequence(
             DocsPage.FORCE,
             f"'{row.path}' holds a whole checkpoint, and what it was to replace is half replaced: copy it to its place,"
-            " or to another name, then remove it and the lock beside it",
+            " or to another name, then remove it, and its lock if that stands beside it",
         )
         for row in kept
         if row.state == State.WHOLE

@@ -127,6 +127,27 @@ def test_what_replaces_another_is_not_removed_where_it_alone_is_whole(service, t
     assert open_checkpoint(f"{service.root}/new").tree
 
 
+def test_without_a_lock_too_what_alone_is_whole_is_not_removed(service, tmp_path, surgery):
+    """As an error says when a replacement fails, which somebody has read in half: the lock is gone, nothing copied."""
+    there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
+    library.apply(there, f"{service.root}/new", RESCALED)
+    beside = ".new.surgery-tmp-0123abcd"
+    for name in service.names("new/"):
+        service.put("bkt", f"{beside}/{name}", service.content(name))
+    service.remove(f"new/{MARK}")
+    before = service.names()
+    kept = surgery("clean", f"{service.root}/new", "--stale")
+    assert (kept.code, service.names()) == (1, before)
+    assert "holds a whole checkpoint" in " ".join(kept.out.split())
+    (told,) = [
+        one for one in library.doctor(service.root, settled_seconds=0).places if one.path == beside
+    ]
+    assert "copy it to its place" in told.todo
+    service.put("bkt", f"new/{MARK}", b"")
+    assert surgery("clean", f"{service.root}/new", "--stale").code == 0
+    assert not [name for name in service.names() if "surgery-tmp" in name]
+
+
 def test_force_after_a_killed_run_replaces_what_stood_there(service, tmp_path, surgery):
     there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
     library.apply(there, f"{service.root}/new", RESCALED)

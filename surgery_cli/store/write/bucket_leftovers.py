@@ -149,10 +149,16 @@ class Stray:
 
     owner = None
     journal = None
-    state = State.UNKNOWN
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._destination = _destination_of(path)
+
+    @property
+    def state(self) -> State:
+        """Nobody's; but what is whole there, and not at the destination, may be all that is left of it."""
+        is_alone = is_whole(self.path / self._destination.name) and not is_whole(self._destination)
+        return State.WHOLE if is_alone else State.UNKNOWN
 
     @property
     def bytes(self) -> int:
@@ -164,7 +170,7 @@ class Stray:
         Raises:
             WriteError: it cannot be removed.
         """
-        lock = lock_of(_destination_of(self.path))
+        lock = lock_of(self._destination)
         filesystem.forget(lock)
         if filesystem.exists(lock):
             return False
