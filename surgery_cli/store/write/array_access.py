@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.orbax.arrays import Window
@@ -13,6 +13,9 @@ from surgery_cli.store.write.item_plan import PlannedLeaf
 
 if TYPE_CHECKING:
     import numpy as np
+
+UNREADABLE: Final = (ValueError, OSError)
+"""What TensorStore raises of what is not there, or damaged."""
 
 
 def open_for_writing(
@@ -68,7 +71,7 @@ def read_block(
     try:
         array = ts.open(spec, open=True, read=True, context=context).result()
         return np.asarray(array[window].read(order="C").result())
-    except (ValueError, OSError):
+    except UNREADABLE:
         return None
 
 

@@ -17,7 +17,7 @@ from surgery_cli.store.orbax.btree import Extent
 from surgery_cli.store.orbax.contexts import new_context
 from surgery_cli.store.orbax.stored_values import NOT_RENAMED
 from surgery_cli.store.orbax.zarr import parse
-from surgery_cli.store.write.array_access import read_block
+from surgery_cli.store.write.array_access import UNREADABLE, read_block
 from surgery_cli.store.write.item_plan import PlannedLeaf
 from surgery_cli.store.write.ocdbt_references import database_spec
 
@@ -91,7 +91,8 @@ class EarlyReads:
             prefix + leaf.stored_document[0],
             *(prefix + key for key in document.keys_in(window)),
         ]
-        places = self._places_of(keys)
+        if (places := self._places_of(keys)) is None:
+            return
         kvstore = {**database_spec(self.target), "path": prefix}
         values = read_block(document.zarr, kvstore, leaf, self._context, window)
         if values is not None and agrees(values):
@@ -114,15 +115,23 @@ class EarlyReads:
         }
         if not all(map(self._places.__contains__, written)):
             return False
-        found = [self._database.read(key, if_not_equal=self._places[key]) for key in written]
         files = {value.file for value in written.values() if isinstance(value, Extent)}
-        is_there = all(one.result().state == "unspecified" for one in found)
+        try:
+            found = [self._database.read(key, if_not_equal=self._places[key]) for key in written]
+            is_there = all(one.result().state == "unspecified" for one in found)
+        except UNREADABLE:
+            return False
         return is_there and all(map(self._is_untouched, files))
 
-    def _places_of(self, keys: list[str]) -> dict[str, bytes]:
-        database = self._opened(self._context)
-        found = [database.read(key, byte_range=slice(0, 0)) for key in keys]
-        return {key: one.result().stamp.generation for key, one in zip(keys, found, strict=True)}
+    def _places_of(self, keys: list[str]) -> dict[str, bytes] | None:
+        """None where they cannot be read, as what is built was removed: whoever reads at the end says so."""
+        try:
+            database = self._opened(self._context)
+            found = [database.read(key, byte_range=slice(0, 0)) for key in keys]
+            generations = [one.result().stamp.generation for one in found]
+        except UNREADABLE:
+            return None
+        return dict(zip(keys, generations, strict=True))
 
     @cached_property
     def _database(self) -> Any:
