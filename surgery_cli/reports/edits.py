@@ -83,6 +83,7 @@ class Report(Preview, kw_only=True, frozen=True):
     """What ``apply`` and the edit commands print: a preview come true, and its proof. Bytes are as counted."""
 
     verified: bool
+    """What was written was read back, and is what was computed; where this is repeated, by the run that wrote it."""
     digests: dict[str, str]
     seconds: float
     shared_files: int

@@ -175,7 +175,8 @@ def finished_before(
     if not is_this or record is None:
         return None
     said = Remark(
-        DocsPage.RESUME, f"'{target}' is complete: an earlier run of this command has finished it"
+        DocsPage.RESUME,
+        f"'{target}' is complete: an earlier run of this command has finished it (its values were not read again)",
     )
     preview = previewed(prepared, plan, str(target), Traffic(0, 0, 0, 0), [said])
     digests = {name: one.digest for name, one in record.digests.items()}
