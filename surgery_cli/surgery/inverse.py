@@ -81,10 +81,14 @@ def _record_of(checkpoint: Checkpoint) -> Record:
     return record
 
 
+class _UndoingEdit(msgspec.Struct):
+    at: str | list[str] = ""
+
+
 class _Undoing(msgspec.Struct):
     """What is asked of the plan that undoes a run, before it is read as one."""
 
-    edits: list[dict[str, Any]]
+    edits: list[_UndoingEdit]
     sources: dict[str, str] = {}
 
 

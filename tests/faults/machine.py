@@ -25,6 +25,8 @@ UNRECORDED = "only its record"
 RECORD_KEPT = re.compile(r"'([^']+)' keeps the record of")
 NOTHING = "nothing was left behind"
 COMPLETE = re.compile(r"'([^']+)' is complete")
+REPORTED = re.compile(r"^verified: the tree is as planned", re.MULTILINE)
+"""All was done, and said, and the signal came on the way out: Python's own handlers stand again."""
 PUT_ASIDE = re.compile(r"'([^']+)' is what stood at '[^']+', and could not be put back")
 REMAINS = re.compile(
     r"'([^']+)'(?: could not be removed|, which stood there before, is not removed)"
@@ -202,7 +204,8 @@ class Case:
         if ended.code == 0 and state != "new":
             verdict.blame("exit", f"0, and the destination is {state}")
         told = {"old without record": RECORD_KEPT, "old set aside": PUT_ASIDE}
-        is_said = complete or (state in told and told[state].search(said))
+        is_reported = state == meant and REPORTED.search(said)
+        is_said = complete or is_reported or (state in told and told[state].search(said))
         if ended.code and state != "old" and not is_said:
             verdict.blame(
                 "sentence", f"exit {ended.code}, the destination is {state}, and nobody says so"

@@ -101,6 +101,10 @@ def test_series_of_numbers_far_apart_are_counted_before_they_are_written_out(tmp
         ("inverse", {"edits": [], "sources": 7}),
         ("inverse", {"edits": [], "sources": {"source": {}}}),
         ("inverse", {"sources": {"source": "gone"}}),
+        *[
+            ("inverse", {"edits": [{"at": at, "with": "source"}], "sources": {"source": "gone"}})
+            for at in (7, None, {"a": 1}, ["w", 7])
+        ],
     ],
 )
 def test_records_with_other_things_in_them_are_refused(tmp_path, field, value):
