@@ -194,8 +194,8 @@ def finished_before(
 def _is_called(written: Checkpoint, prepared: Prepared, options: Options) -> bool:
     """True if what stands there is a root, step or file as this run would make it, of the same step."""
     there, here = written.location, prepared.checkpoint.location
-    step = prepared.checkpoint.step if options.as_step is None else options.as_step
-    return there.shape == here.shape and (here.shape != "root" or written.step == step)
+    step = here.step if options.as_step is None else options.as_step
+    return there.shape == here.shape and (here.shape != "root" or there.step == step)
 
 
 def _leftovers_of(target: Path) -> Sequence[Leftover | BucketLeftover]:

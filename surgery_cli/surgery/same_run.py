@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from surgery_cli.errors import DestinationError
+from surgery_cli.errors import DestinationError, SurgeryError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.settings.run import Options
@@ -20,9 +20,11 @@ from surgery_cli.store.locate.steps import Step, find_steps
 from surgery_cli.store.write.destination import real_path
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.words.lists import quoted
+from surgery_cli.words.lists import listed, quoted
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
+
+_SHOWN_STEPS: Final = 4
 
 
 class Asked(NamedTuple):
@@ -39,7 +41,7 @@ def into_run(source: str, destination: str, options: Options) -> Asked:
     Then it is the step itself that is read, and a new one beside it that is written; else everything is as it was.
 
     Raises:
-        DestinationError: the run has that step, or what is in it would be replaced.
+        DestinationError: the run has that step, or what is in it would be replaced; or it is another run.
     """
     asked = Asked(source, destination, options)
     if options.as_step is None or step_name(str(options.as_step)) is None or not destination:
@@ -49,6 +51,7 @@ def into_run(source: str, destination: str, options: Options) -> Asked:
         location = locate(source, step=options.step, item=options.item)
     step = _step_of(location)
     if step is None or real_path(target) != step.parent:
+        _refuse_another_run(target, source)
         return asked
     if options.force:
         raise DestinationError(
@@ -61,6 +64,23 @@ def into_run(source: str, destination: str, options: Options) -> Asked:
     _refuse_taken(target, steps, options.as_step)
     item = options.item if location.shape == "root" else None
     return Asked(str(step), str(new), replace(options, step=None, as_step=None, item=item))
+
+
+def _refuse_another_run(target: Path, source: str) -> None:
+    """Raises a DestinationError where a run of several steps stands, to which the source does not belong."""
+    if not filesystem.is_folder(target) or not filesystem.entries(target):
+        return
+    try:
+        there = locate(str(target.absolute()))
+    except SurgeryError:  # what it is, is said by who looks whether it may be replaced
+        return
+    if len(there.steps) > 1:
+        raise DestinationError(
+            f"'{target}' is a run to which '{source}' does not belong",
+            why="`--as-step` adds a step to the run that is read, and to no other;"
+            f" `--force` would remove its {len(there.steps)} steps ({listed(there.steps, _SHOWN_STEPS)})",
+            fix=f"write to another place, and copy the step into '{target}' yourself",
+        )
 
 
 def check_new_step(target: Path, prepared: Prepared) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
 
@@ -17,6 +18,7 @@ from surgery_cli.store.write.aftermath import with_aftermath
 from surgery_cli.store.write.destination import being_written, check_destination
 from surgery_cli.store.write.staging import recover_old, set_aside_of
 from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.surgery.same_run import step_beside
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
@@ -34,8 +36,8 @@ def check_target(
     """
     filesystem.look_ahead(target, around=True)
     try:
-        for source in prepared.sources.values():
-            check_destination(target, source.place_on_disk, force=force or built == target)
+        for source in _read_for(target, prepared):
+            check_destination(target, source, force=force or built == target)
     except DestinationError as error:
         raise with_aftermath(error) from None
     if built is None and force and filesystem.exists(target) and not filesystem.is_link(target):
@@ -48,6 +50,18 @@ def check_target(
             why="that is the name of what `--force` sets aside until it is done; is it still wanted?",
             fix=f"remove it, or give it another name: `mv {quote(str(old))} NAME`",
         )
+
+
+def _read_for(target: Path, prepared: Prepared) -> Iterator[Path]:
+    """What may not be written: of other steps of the run that the result becomes a step of, those steps alone."""
+    own = step_beside(target, prepared)
+    for source in prepared.sources.values():
+        location = source.location if isinstance(source, Checkpoint) else None
+        step = None if location is None else location.step_directory
+        is_beside = (
+            own is not None and step is not None and filesystem.real(step).parent == own.parent
+        )
+        yield step if is_beside and step is not None else source.place_on_disk
 
 
 def _check_replaced(target: Path) -> None:

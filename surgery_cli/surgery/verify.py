@@ -110,7 +110,7 @@ def _chosen(
     """The verdict with the steps that it is about."""
 
     def said(one: Checkpoint | None) -> str:
-        return one.location.chosen if one is not None and one.step is not None else ""
+        return one.location.chosen if one is not None and one.location.step is not None else ""
 
     return replace(found, chosen=said(checkpoint), chosen_against=said(other))
 

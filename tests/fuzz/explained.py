@@ -60,7 +60,7 @@ EXPLAINED = {
         " does not store is refused.",
     ),
     "bytes at the end": Explained(
-        ("donor arrays",),
+        ("donor arrays", "npz"),
         "refused",
         "should have # bytes of values, and has #",
         "NumPy reads an `.npy` file behind whose values more bytes stand. Here its size must be what its header says.",
@@ -78,6 +78,13 @@ EXPLAINED = {
         "holds something that is no size",
         "NumPy, which Flax asks, takes one size of a shape from how many values there are where it is -1. Nobody writes"
         " that; here it is refused.",
+    ),
+    "keys that are alike": Explained(
+        ("msgpack",),
+        "refused",
+        "stands twice in",
+        "Flax restores dicts in which one key stands twice, as the last of them, and such with the number 1 beside the"
+        " text `1`. Their paths would be the same; here they are refused.",
     ),
     "keys of bytes": Explained(
         ("msgpack",),

@@ -201,3 +201,39 @@ def test_a_run_in_a_bucket_gets_a_step_that_orbax_restores(bucket: GoogleServer)
     steps, tree, _ = restored(run, 7)
     assert list(steps) == [3, 5, 7]
     np.testing.assert_array_equal(jnp.asarray(tree["params"]["w"]), TREE["params"]["w"] * 2)
+
+
+MEANS = {
+    "over steps": {"op": "swa", "at": "params", "steps": "3..5"},
+    "over steps of a decay": {"op": "ema", "at": "params", "steps": "3..5", "decay": 0.5},
+    "of steps that are named": {"op": "average", "at": "params", "with": "{run}@3"},
+    "of steps of the run": {"op": "average", "at": "params", "with": "{run}", "steps": "3..4"},
+}
+
+
+@pytest.mark.parametrize("said", ["root", "root@step", "step"])
+@pytest.mark.parametrize("mean", MEANS)
+def test_a_mean_over_steps_becomes_a_new_step_beside_them(tmp_path, mean, said):
+    run = saved(tmp_path / "run", steps=(3, 4, 5))
+    edit = {**MEANS[mean], "with": MEANS[mean].get("with", "").format(run=run)}
+    edit = {key: value for key, value in edit.items() if value}
+    plan = plan_from_document({"edits": [edit]})
+    before = state(run)
+    source = {"root": run, "root@step": f"{run}@5", "step": run / "5"}[said]
+    elsewhere = apply(source, tmp_path / "elsewhere", plan)
+    report = apply(source, run, plan, as_step=7)
+    assert report.digests == elsewhere.digests
+    assert state(run, but="7") == before
+    steps, tree, _ = restored(run, 7)
+    assert list(steps) == [3, 4, 5, 7]
+    np.testing.assert_array_equal(tree["params"]["w"], TREE["params"]["w"])
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_another_run_is_never_replaced_by_one_step(tmp_path, force):
+    run, other = saved(tmp_path / "run"), saved(tmp_path / "other")
+    before = state(other)
+    with pytest.raises(DestinationError, match="does not belong") as refused:
+        apply(run, other, as_step=7, force=force)
+    assert "add `--force`" not in str(refused.value)
+    assert state(other) == before

@@ -89,6 +89,19 @@ class Location(msgspec.Struct, frozen=True, kw_only=True):
         is_step = self.shape in ("root", "step") and self.step_directory not in self.items.values()
         return self.step_directory if is_step else None
 
+    @property
+    def address(self) -> str:
+        """Text that opens it again: an absolute path, `ROOT@N` for a step of a root."""
+        is_root = self.shape == "root" and self.step is not None
+        return f"{self.root}@{self.step}" if is_root else str(self.root)
+
+    @property
+    def place_on_disk(self) -> Path:
+        """The directory or file in which nothing may be written."""
+        if self.shape == "item" and self.step_directory is not None:
+            return self.step_directory
+        return self.root
+
 
 def locate(
     text: str, *, step: int | None = None, item: str | None = None, staging: bool = False

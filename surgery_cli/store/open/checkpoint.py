@@ -16,6 +16,7 @@ from surgery_cli.inputs.buckets import BucketPath, Replaced, path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import is_tree, reading
 from surgery_cli.store.locate.location import Location, locate
+from surgery_cli.store.locate.runs import addresses_beside, run_of
 from surgery_cli.store.locate.step_formats import step_formats
 from surgery_cli.store.open.file_item import FileItem
 from surgery_cli.store.open.formats import open_item
@@ -204,9 +205,7 @@ class Checkpoint:
     @property
     def address(self) -> str:
         """Text that opens this step again: an absolute path, `ROOT@N` for a step of a root."""
-        location = self.location
-        is_root = location.shape == "root" and location.step is not None
-        return f"{location.root}@{location.step}" if is_root else str(location.root)
+        return self.location.address
 
     def address_of(self, item: str | None) -> str:
         """Text that opens an item of it again, if one was chosen, else all of it."""
@@ -221,19 +220,23 @@ class Checkpoint:
         """The real paths of the items: equal for a root, its step and the item in it, if that is the only one."""
         return frozenset(str(filesystem.real(path)) for path in self.location.items.values())
 
+    @cached_property
+    def _run(self) -> Location:
+        return run_of(self.location)
+
     @property
     def step(self) -> int | None:
-        """The step that was chosen of a run with several; None where there are no steps."""
-        return self.location.step
+        """The step that it is, of a run with several; None where there are no steps."""
+        return self._run.step
 
     @property
     def steps(self) -> dict[int, str]:
         """The finished steps of the run, with an address for each."""
-        return {number: f"{self.location.root}@{number}" for number in self.location.steps}
+        return addresses_beside(self.location, self._run)
 
     @property
     def step_formats(self) -> list[str]:
-        return [str(one) for one in step_formats(self.location.step_names)]
+        return [str(one) for one in step_formats(self._run.step_names)]
 
     @property
     def layout(self) -> str:
@@ -256,10 +259,7 @@ class Checkpoint:
     @property
     def place_on_disk(self) -> Path:
         """The directory or file in which nothing may be written."""
-        location = self.location
-        if location.shape == "item" and location.step_directory is not None:
-            return location.step_directory
-        return location.root
+        return self.location.place_on_disk
 
 
 @contextmanager
