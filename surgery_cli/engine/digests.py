@@ -111,6 +111,16 @@ def block_digest(values: np.ndarray[Any, Any]) -> bytes:
     return hashlib.sha256(c_order_bytes(values)).digest()
 
 
+def checksum(values: np.ndarray[Any, Any]) -> bytes:
+    """XXH3, 128 bits, of the C-order bytes of a block: for what is compared within one run, where nobody forges.
+
+    A tenth of the time that a digest takes.
+    """
+    import xxhash
+
+    return xxhash.xxh3_128_digest(c_order_bytes(values))
+
+
 def c_order_bytes(values: np.ndarray[Any, Any]) -> Any:
     """The C-order bytes of a block; types that NumPy does not export (bfloat16) are viewed as bytes."""
     import numpy as np

@@ -17,14 +17,14 @@ from surgery_cli.engine.bands import loaded
 from surgery_cli.engine.checked_source import CheckedSource, Recorded
 from surgery_cli.engine.checks import Checks, Watched, refuse_breaches
 from surgery_cli.engine.decoding import held_bytes, is_read_once
-from surgery_cli.engine.digests import Digester, block_digest
+from surgery_cli.engine.digests import Digester, block_digest, checksum
 from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.engine.executed import Executed
 from surgery_cli.engine.forecast import reading_bytes, working_bytes
 from surgery_cli.engine.grid import block_shape, relative, start_of, windows
 from surgery_cli.engine.guard import FiniteGuard
 from surgery_cli.engine.held import Band
-from surgery_cli.engine.leaf_in_work import LeafInWork, Transaction
+from surgery_cli.engine.leaf_in_work import LeafInWork, Transaction, Written
 from surgery_cli.engine.measurements import Measurements
 from surgery_cli.engine.progress import Meter
 from surgery_cli.engine.reading import CountedSource, Readable
@@ -233,7 +233,7 @@ class Execution:
             yield transaction
         transaction.read_back(writer)
         if self._journal is not None:
-            writer.settle(leaf for leaf, _, _ in transaction.blocks)
+            writer.settle(block.leaf for block in transaction.blocks)
             self._journal.written(transaction.done)
 
     def _measure(self, leaf: LeafInWork) -> None:
@@ -261,11 +261,11 @@ class Execution:
             chunk = values if part == window else values[relative(part, window)]
             into.write(planned, part, chunk)
             written += chunk.nbytes
-        digest = block_digest(values)
+        digest, known = block_digest(values), checksum(values)
         is_last = self._end_block(leaf, window, digest)
         with self._lock:
             self.executed.written_bytes += written
-            into.blocks.append((planned, window, digest))
+            into.blocks.append(Written(planned, window, digest, known))
         if is_last and leaf.kept_bytes:
             leaf.evaluation.stored.let_go()
             self._stream.budget.give(leaf.kept_bytes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from surgery_cli.draft.expression import is_repeatable
 from surgery_cli.draft.kernel import Window
 from surgery_cli.engine.budget import Budget
 from surgery_cli.engine.checks import Watched
-from surgery_cli.engine.digests import Digester, block_digest
+from surgery_cli.engine.digests import Digester, checksum
 from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.engine.forecast import pending_bytes, working_bytes
 from surgery_cli.engine.freed_memory import HEAP
@@ -85,29 +85,37 @@ class LeafInWork:
         return [part for part in referred.written if is_inside(part, window)]
 
 
+class Written(NamedTuple):
+    """A block that was written, its digest, and what it is known by when it is read back."""
+
+    leaf: PlannedLeaf
+    window: Window
+    digest: bytes
+    checksum: bytes
+
+
 class Transaction:
     """A batch, and what was written in it: it is put on record once that is committed."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
-        self.blocks: list[tuple[PlannedLeaf, Window, bytes]] = []
-        """What was written, and the digest of each."""
+        self.blocks: list[Written] = []
 
     @property
     def done(self) -> list[Done]:
         """Of what was written, what need not be made again."""
         return [
             Done(leaf.draft_path, start_of(window), block_bytes(leaf.spec, window), digest)
-            for leaf, window, digest in self.blocks
+            for leaf, window, digest, _ in self.blocks
             if is_repeatable(leaf.output.recipe)
         ]
 
     def read_back(self, writer: ItemWriter) -> None:
         """Once it is committed: what can be read back by now need not be at the end."""
         if writer.early is not None:
-            for leaf, window, digest in self.blocks:
+            for leaf, window, _, known in self.blocks:
                 HEAP.make_room_for_one(block_bytes(leaf.spec, window))
-                writer.early.read(leaf, window, partial(_has_digest, digest))
+                writer.early.read(leaf, window, partial(_has_checksum, known))
 
     def begin(self, leaf: PlannedLeaf) -> None:
         self.batch.begin(leaf)
@@ -116,5 +124,5 @@ class Transaction:
         self.batch.write(leaf, window, values)
 
 
-def _has_digest(digest: bytes, values: np.ndarray[Any, Any]) -> bool:
-    return block_digest(values) == digest
+def _has_checksum(known: bytes, values: np.ndarray[Any, Any]) -> bool:
+    return checksum(values) == known
