@@ -51,6 +51,7 @@ def test_both_ways_of_matching_find_the_same_groups(glob, text):
         "*" * 1000 + "b",
         "{" * 3000 + "}" * 3000,
         "a/" * 5000,
+        "a{0..11}/" * 2000 + "b",
         "[" * 5000,
     ],
 )

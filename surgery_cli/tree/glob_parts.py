@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from surgery_cli.tree.number_ranges import NumberRange
 
 
 class Text(NamedTuple):
@@ -32,9 +35,10 @@ class Look(NamedTuple):
 
 
 class Group(NamedTuple):
-    """What is captured."""
+    """What is captured; ``numbers``: the range that it is, if it is one."""
 
     parts: Sequence[Part]
+    numbers: NumberRange | None = None
 
 
 class Optional(NamedTuple):

@@ -23,7 +23,8 @@ from surgery_cli.tree.glob_parts import (
     regex,
 )
 from surgery_cli.tree.linear_matching import Expression, Linear
-from surgery_cli.tree.number_ranges import NumberRange, numbers_part, read_range
+from surgery_cli.tree.number_parts import numbers_part
+from surgery_cli.tree.number_ranges import NumberRange, read_range
 from surgery_cli.tree.regular_expressions import regular_expression
 from surgery_cli.tree.spelling import SPECIAL
 
@@ -68,8 +69,8 @@ def read(
     ``beside``: the characters before and after it, where it stands between braces.
     """
 
-    def wildcard(*parts: Part) -> list[Part]:
-        return [Group(parts)] if is_capturing else list(parts)
+    def wildcard(*parts: Part, numbers: NumberRange | None = None) -> list[Part]:
+        return [Group(parts, numbers)] if is_capturing else list(parts)
 
     found: list[Part] = []
     at, after_keys = 0, False
@@ -105,9 +106,7 @@ def read(
                 raise _unbalanced(rest[0], glob)
             size = len(",".join(choices)) + 2
             around = (glob[at - 1] if at else beside[0], (glob + beside[1])[at + size :][:1])
-            found += _braces(
-                [_alternative(choice, around, takes_zeros) for choice in choices], wildcard
-            )
+            found += _braces(choices, around, takes_zeros, wildcard)
         else:
             found.append(Text(rest[0]))
         at += size
@@ -115,28 +114,23 @@ def read(
 
 
 def _braces(
-    alternatives: Sequence[Sequence[Part]], wildcard: Callable[..., list[Part]]
+    choices: Sequence[str],
+    around: tuple[str, str],
+    takes_zeros: bool,
+    wildcard: Callable[..., list[Part]],
 ) -> list[Part]:
     """A choice of alternatives; of a range of numbers, what only looks at its neighbours stays outside of the group."""
-    only = alternatives[0]
-    if len(alternatives) == 1 and only and isinstance(only[0], Look):
-        return [only[0], *wildcard(*only[1:-1]), only[-1]]
+    alternatives = [_alternative(choice, around, takes_zeros) for choice in choices]
+    if len(choices) == 1 and (numbers := read_range(choices[0])):
+        before, *digits, after = alternatives[0]
+        return [before, *wildcard(*digits, numbers=numbers), after]
     return wildcard(Choice(alternatives))
 
 
 def ranges(glob: str) -> dict[int, NumberRange]:
     """The ranges of numbers in a glob that are a wildcard of their own, by the number of its group, from 0."""
-    found: dict[int, NumberRange] = {}
-    group = at = 0
-    while at < len(glob):
-        choices = _choices(glob[at:])
-        inner = _bracketed(glob[at:])
-        size = len(",".join(choices)) + 2 if choices else len(inner) + 2 if inner is not None else 0
-        if choices and len(choices) == 1 and (numbers := read_range(choices[0])):
-            group = sum(isinstance(part, Group) for part in every(read(glob[:at])))
-            found[group] = numbers
-        at += size or 1
-    return found
+    groups = (part for part in every(read(glob)) if isinstance(part, Group))
+    return {number: group.numbers for number, group in enumerate(groups) if group.numbers}
 
 
 def _alternative(text: str, around: tuple[str, str], takes_zeros: bool) -> list[Part]:

@@ -5,6 +5,7 @@ ROWS = {
         *("tests/test_paths.py", "tests/test_globs.py", "tests/test_resolution.py", "tests/cli/test_limits.py"),
     ),
     "tree.number_ranges": ("tests/test_number_ranges.py", "tests/test_globs.py", "tests/test_paths.py"),
+    "tree.number_parts": ("tests/test_number_ranges.py", "tests/test_globs.py", "tests/test_paths.py"),
     "tree.linear_matching": ("tests/test_globs.py",),
     "tree.targets": ("tests/test_paths.py", "tests/operations/test_rename.py", "tests/operations/test_copy.py"),
     "resolution.selection": ("tests/test_resolution.py", "tests/test_paths.py"),

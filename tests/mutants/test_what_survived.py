@@ -61,6 +61,15 @@ def test_a_range_says_its_step_again():
     assert read_range("0..6").padded(2) == "{00..06}"
 
 
+@pytest.mark.parametrize(
+    ("takes_zeros", "named"), [(False, {"0", "9", "11"}), (True, {"0", "00", "9", "05", "11"})]
+)
+def test_zeros_in_front_of_a_number_are_taken_only_where_asked_for(takes_zeros, named):
+    pattern = PathPattern("{0..11}", takes_zeros=takes_zeros)
+    tried = ("0", "00", "9", "05", "11", "12")
+    assert {text for text in tried if pattern.match(path(text))} == named
+
+
 def test_a_part_of_a_key_that_was_spelled_out_is_the_key_itself():
     pattern = PathPattern("x/a*%25")
     found = pattern.match(path("x", "a/b%"))
