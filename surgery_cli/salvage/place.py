@@ -24,6 +24,7 @@ from surgery_cli.store.locate.items import (
     handler_kind,
     step_metadata,
 )
+from surgery_cli.store.locate.refusals import missing
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import quoted
 
@@ -68,17 +69,18 @@ def find_broken(path: Path) -> BrokenPlace:
 
     Raises:
         PlanError: nothing stands there, or several steps do.
-        CheckpointError: nothing is left of a tree.
+        CheckpointError: nothing is left of a tree; or a living run is making what is missing.
     """
-    if not filesystem.exists(path) and (step := _step_of(path)) is not None:
-        return find_broken(step)
+    if not filesystem.is_taken(path):
+        if (step := _step_of(path)) is not None:
+            return find_broken(step)
+        raise missing(filesystem.absolute(path))
     if filesystem.is_file(path) and format_of_broken(path) is not None:
         root = filesystem.real(path)
         return BrokenPlace(root, {"": root})
     if not filesystem.is_folder(path):
-        what = "is no directory" if filesystem.exists(path) else "does not exist"
         raise PlanError(
-            f"'{path}' {what}",
+            f"'{path}' is no directory",
             fix="name what is left of a checkpoint: its directory, or a file of msgpack, safetensors or npz",
         )
     root = filesystem.real(path)
@@ -141,7 +143,10 @@ def _step(root: Path, items: dict[str, Path]) -> BrokenPlace:
     handlers = _handlers(root)
     for name in filesystem.names(root):
         place = root / name
-        if place in items.values() or (name in STEP_SIDECARS and filesystem.is_folder(place)):
+        is_known = place in items.values() or (
+            name in STEP_SIDECARS and filesystem.is_folder(place)
+        )
+        if is_known or is_leftover(name):  # what runs of ours build, or have left, is no part of it
             continue
         if not filesystem.is_folder(place):
             others.append(place)

@@ -14,12 +14,13 @@ from surgery_cli.errors import CheckpointError, DestinationError, Problem
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.salvage.filling import Fill, FillBy
 from surgery_cli.salvage.leaves import SavedLeaf
-from surgery_cli.salvage.place import find_broken, fingerprint
+from surgery_cli.salvage.place import BrokenPlace, find_broken, fingerprint
 from surgery_cli.salvage.survey import Survey
 from surgery_cli.salvage.writing import NOTHING, KeptLeaf, places_kept
 from surgery_cli.script.user_code import Say, importing_once
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store import filesystem
+from surgery_cli.store.locate.being_written import claim_around
 from surgery_cli.store.write.aftermath import begin_anew, remaining_notes
 from surgery_cli.store.write.destination import check_destination
 from surgery_cli.surgery.rescue_fills import Asked, surveyed
@@ -28,6 +29,8 @@ from surgery_cli.surgery.rescued_result import Rescue
 from surgery_cli.surgery.source_and_destination import path_of
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import listed
+from surgery_cli.words.notes import Consequence, Note
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import counted, leaves_text
 
 
@@ -53,6 +56,7 @@ def rescue(
     ``fill_by`` "chunk" the chunks that are missing. Without either, what is lost stays so, if ``allow_partial``.
 
     Raises:
+        BeingWrittenError: a living run of this program is writing it.
         CheckpointError: nothing is left; or something is lost, and neither is allowed; or it changes meanwhile.
         SurgeryError: the destination, or another checkpoint, cannot be used.
     """
@@ -61,7 +65,7 @@ def rescue(
     asked.check()
     path = path_at(broken)
     filesystem.forget(path)
-    place = find_broken(path)
+    place, doubts = _place(path)
     before = fingerprint(place.root)
     target = None if destination is None else path_of(destination)
     if target is not None:
@@ -70,6 +74,7 @@ def rescue(
     survey, fills, other = surveyed(place, asked, memory_bytes, listener, say)
     rows = saved_rows(survey, {path: one.origin for path, one in fills.items()})
     report = rescue_report(survey, rows, None if other is None else other.location)
+    report = msgspec.structs.replace(report, notes=[*doubts, *report.notes])
     if target is None:
         return report
     kept = _kept(survey, fills)
@@ -90,6 +95,18 @@ def rescue(
         record=str(record),
         notes=[*report.notes, *places_said(_gaps(survey, kept)), *remaining_notes()],
     )
+
+
+def _place(path: Path) -> tuple[BrokenPlace, list[Note]]:
+    """What is broken, and a note where a run may be writing it."""
+    claim = claim_around(filesystem.real(path))
+    place = find_broken(path)
+    for tree in (place.root, *place.items.values()):
+        claim = claim_around(tree) or claim
+    if claim is None:
+        return place, []
+    said = f"{claim.what}, or was: {claim.why}; what it had not written by now counts as lost"
+    return place, [Consequence(DocsPage.RESCUE_LOOK, said)]
 
 
 def _gaps(survey: Survey, kept: Mapping[str, list[KeptLeaf]]) -> list[LeafPath]:

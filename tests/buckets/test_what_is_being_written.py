@@ -1,14 +1,28 @@
 """Of what a run is writing to a bucket, whoever reads it hears that first; of a rescue, where that run may be dead."""
 
 import json
+import shutil
 
 import msgspec
 import pytest
 
+from surgery_cli import surgery as library
 from surgery_cli.store.filesystem.processes import Owner
 from tests.buckets.checkpoints import MARK, saved, uploaded
 
 BESIDE = ".new.surgery-tmp-0123abcd"
+
+
+def begun(service, folder, built, state):
+    """What stands while a run writes `new`, or did; who it is."""
+    uploaded(service, saved(folder), f"{service.root}/{built}")
+    service.remove(f"{built}/{MARK}")
+    service.remove(f"{built}/_CHECKPOINT_METADATA")
+    owner = msgspec.to_builtins(Owner.here())
+    owner |= {"elsewhere": {"machine": "feedbeef"}, "dead": {"started": "1"}}.get(state, {})
+    said = {"run": "x", "builds": f"{service.root}/{built.partition('/')[0]}", **owner}
+    service.put("bkt", ".new.surgery-tmp-lock", json.dumps(said).encode())
+    return owner
 
 
 @pytest.mark.parametrize("state", ["living", "elsewhere", "dead"])
@@ -16,13 +30,7 @@ BESIDE = ".new.surgery-tmp-0123abcd"
 def test_who_reads_it_is_told_to_wait_before_anything_else(
     service, tmp_path, surgery, built, state
 ):
-    uploaded(service, saved(tmp_path / "ck"), f"{service.root}/{built}")
-    service.remove(f"{built}/{MARK}")
-    service.remove(f"{built}/_CHECKPOINT_METADATA")
-    owner = msgspec.to_builtins(Owner.here())
-    owner |= {"elsewhere": {"machine": "feedbeef"}, "dead": {"started": "1"}}.get(state, {})
-    said = {"run": "x", "builds": f"{service.root}/{built.partition('/')[0]}", **owner}
-    service.put("bkt", ".new.surgery-tmp-lock", json.dumps(said).encode())
+    owner = begun(service, tmp_path / "ck", built, state)
 
     for named in ("new", built):
         refused = surgery("inspect", f"{service.root}/{named}")
@@ -42,3 +50,31 @@ def test_who_reads_it_is_told_to_wait_before_anything_else(
         else:
             assert f"if it is over, `surgery clean {new} --stale`" in refused.err
             assert (f"`surgery rescue {service.root}/{built}`" in refused.err) == is_there
+
+
+@pytest.mark.parametrize("state", ["living", "elsewhere", "dead"])
+@pytest.mark.parametrize("built", ["new", f"{BESIDE}/new"], ids=["plain", "resume"])
+def test_no_rescue_of_what_a_living_run_writes(service, tmp_path, surgery, built, state):
+    begun(service, tmp_path / "ck", built, state)
+    before = service.names()
+    for named in dict.fromkeys((built, built.partition("/")[0])):
+        for to in ([], [str(tmp_path / "out")]):
+            found = surgery("rescue", f"{service.root}/{named}", *to)
+            said = " ".join((found.err + found.out).split())
+            if state == "living":
+                assert found.err == surgery("inspect", f"{service.root}/{named}").err
+                assert f"another run is writing to '{service.root}/new'" in said
+                assert (found.code, service.names()) == (3, before)
+                continue
+            assert found.code == 0, found.err
+            is_doubted = "whether that still runs cannot be seen from here" in said
+            assert is_doubted == (state == "elsewhere")
+            shutil.rmtree(tmp_path / "out", ignore_errors=True)
+
+
+def test_what_is_whole_and_to_be_replaced_is_rescued_as_it_stands(service, tmp_path):
+    """Its mark stands until the run that replaces it has begun to: nothing of it is being written."""
+    there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/new")
+    said = {"run": "x", "builds": f"{service.root}/{BESIDE}", **msgspec.to_builtins(Owner.here())}
+    service.put("bkt", ".new.surgery-tmp-lock", json.dumps(said).encode())
+    assert library.rescue(there, str(tmp_path / "out")).whole == 3

@@ -15,7 +15,7 @@ PLACES = (".new.surgery-tmp-0123abcd", ".new.surgery-tmp-0123abcd/new", "new")
 
 
 def begun(folder, state):
-    """What stands on a disk while a run writes `new`, or did: most of the leaves of a checkpoint."""
+    """What stands on a disk while a run writes `new`, or did: most of what a checkpoint is."""
     staging = folder / PLACES[0]
     shutil.copytree(SAMPLES / "digits_standard", staging / "new")
     (staging / "new" / "_CHECKPOINT_METADATA").unlink()
@@ -57,3 +57,38 @@ def test_who_reads_it_is_told_to_wait_before_anything_else(tmp_path, surgery, wo
         assert "wait" not in refused.err
         assert ("an interrupted run of surgery was building" in refused.err) == is_named
         assert refused.code == (3 if is_named else 2)
+
+
+@pytest.mark.parametrize("place", [*PLACES, "."])
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("to", [[], ["{out}"]], ids=["looks", "writes"])
+def test_no_rescue_of_what_a_living_run_writes(tmp_path, surgery, to, state, place):
+    """Of what is not written yet it would say that it is lost; where the run may be over, it says that beside."""
+    begun(tmp_path / "runs", state)
+    there, out = tmp_path / "runs" / place, tmp_path / "out"
+
+    found = surgery("rescue", there, *(word.format(out=out) for word in to))
+
+    said = " ".join((found.err + found.out).split())
+    if state == "living":
+        assert found.err == surgery("inspect", there if place != "." else there / PLACES[0]).err
+        assert f"another run is writing to '{tmp_path}/runs/new'" in said
+        assert (found.code, found.out) == (3, "")
+    elif place == "new":
+        assert found.code == (3 if state == "elsewhere" else 2)
+        assert ("another run is writing to" in said) == (state == "elsewhere")
+    else:
+        assert found.code == 0, found.err
+        assert ("whether that still runs cannot be seen from here" in said) == (
+            state == "elsewhere"
+        )
+    assert out.exists() == bool(to and found.code == 0)
+
+
+def test_what_runs_build_in_a_broken_step_is_no_part_of_what_is_rescued(tmp_path, surgery):
+    step = tmp_path / "step"
+    shutil.copytree(SAMPLES / "digits_standard", step / "default")
+    shutil.copytree(SAMPLES / "digits_standard", step / ".ema.surgery-tmp-0123abcd/ema")
+    shutil.copytree(SAMPLES / "digits_standard", step / "ema.surgery-old/ema")
+    assert surgery("rescue", step, tmp_path / "out").code == 0
+    assert not list((tmp_path / "out").rglob("*ema*"))

@@ -18,6 +18,7 @@ from surgery_cli.store.filesystem.listing import (
 )
 from surgery_cli.store.locate import foreign_files, lfs_pointers, refusals
 from surgery_cli.store.locate.argument import Argument
+from surgery_cli.store.locate.being_written import refuse_locked
 from surgery_cli.store.locate.chosen_items import (
     ChosenItems,
     chosen_items,
@@ -126,7 +127,7 @@ def locate(
         case "item":
             refusals.refuse_uncommitted(location.root, location.root.parent)
         case "file":
-            refusals.refuse_locked(location.root)
+            refuse_locked(location.root)
     return location
 
 

@@ -5,16 +5,13 @@ Everything here is told from names and first bytes; nothing is ever unpickled.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection
 from pathlib import Path
 from shlex import quote
 from typing import Final
 
-from surgery_cli.errors import BeingWrittenError, CheckpointError, MissingError, SurgeryError
-from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.errors import CheckpointError, MissingError, SurgeryError
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.bucket_locks import claim_of, lock_around, lock_of
 from surgery_cli.store.filesystem.listing import (
     COMMIT_MARK,
     SET_ASIDE_SUFFIX,
@@ -26,8 +23,14 @@ from surgery_cli.store.filesystem.listing import (
     step_name,
     unfinished_name,
 )
-from surgery_cli.store.filesystem.owners import is_staging, owner_of
-from surgery_cli.store.filesystem.processes import Claim, State, claim_by
+from surgery_cli.store.locate.being_written import (
+    claim_in,
+    claim_on,
+    claimed,
+    is_built_in,
+    is_marked,
+    refuse_locked,
+)
 from surgery_cli.store.locate.file_formats import is_torch_archive
 from surgery_cli.store.locate.foreign_files import (
     PICKLE_SUFFIXES,
@@ -62,8 +65,8 @@ def missing(path: Path) -> SurgeryError:
             fix=f"`mv '{path}{SET_ASIDE_SUFFIX}' '{path}'` brings the old one back",
         )
     built = [path.with_name(n) for n in names if n.startswith(f".{path.name}{STAGING_MARK}")]
-    if parent == path.parent and built and (claim := _claim_on(path, built)) is not None:
-        return _claimed(claim)
+    if parent == path.parent and built and (claim := claim_on(path, built)) is not None:
+        return claimed(claim)
     unfinished = [name for name in names if unfinished_name(name) == path.name]
     if parent == path.parent and unfinished:
         return CheckpointError(
@@ -109,10 +112,9 @@ def refuse_unfinished(path: Path, *, below: Path | None = None) -> None:
                 why="Orbax takes the suffix away once everything is written; what is inside may be incomplete",
                 fix=f"use an earlier step, or see what is whole: `surgery rescue {quote(str(part))}`",
             )
-        if part.name.startswith(".") and STAGING_MARK in part.name:
-            new = part.with_name(part.name[1 : part.name.rindex(STAGING_MARK)])
-            if (claim := _claim_on(new, [part])) is not None:
-                raise _claimed(claim, path)
+        if is_built_in(part):
+            if (claim := claim_in(part)) is not None:
+                raise claimed(claim, path)
             raise CheckpointError(
                 f"'{part}' is where an interrupted run of surgery was building",
                 why="it was never verified or moved into place",
@@ -146,7 +148,7 @@ def refuse_uncommitted(path: Path, *others: Path) -> None:
     """
     if filesystem.renames(path):
         return
-    if any(filesystem.is_file(folder / COMMIT_MARK) for folder in (path, *others)):
+    if is_marked(path, *others):
         return
     refuse_locked(path)
     if filesystem.needs_commit_mark(path) and not holds_t5x(path):
@@ -156,43 +158,6 @@ def refuse_uncommitted(path: Path, *others: Path) -> None:
             fix="use an earlier step; if this is a whole copy of a finished checkpoint, put an empty file of that"
             " name into it: Orbax needs it, too",
         )
-
-
-def refuse_locked(path: Path) -> None:
-    """Refuse what a run of ours is writing where nothing can be renamed.
-
-    Raises:
-        CheckpointError: so.
-    """
-    if filesystem.renames(path) or (lock := lock_around(path)) is None:
-        return
-    with suppress(FileNotFoundError):
-        raise _claimed(claim_of(lock), path)
-
-
-def _claim_on(destination: Path, built: Sequence[Path]) -> Claim | None:
-    """What is said of a run that builds a destination, on a disk in one of these places, unless that is surely dead."""
-    if isinstance(destination, BucketPath):
-        lock = lock_of(destination)
-        with suppress(FileNotFoundError):
-            claim = claim_of(lock)
-            return None if claim.state is State.DEAD else claim
-        return None
-    for place in built:
-        owner = owner_of(place)
-        if is_staging(place.name) and owner is not None and owner.state is not State.DEAD:
-            return claim_by(owner, place, str(destination))
-    return None
-
-
-def _claimed(claim: Claim, path: Path | None = None) -> CheckpointError:
-    """The error for what a run has; where that may be over, it says how to see what stands at ``path``."""
-    if claim.state is State.DEAD:
-        return CheckpointError(claim.what, why=claim.why, fix=claim.fix)
-    fix = claim.fix
-    if path is not None and claim.state is not State.LIVING:
-        fix = f"{fix}; `surgery rescue {quote(str(path))}` shows before what is whole of it"
-    return BeingWrittenError(claim.what, why=claim.why, fix=fix)
 
 
 def describe_directory(listing: Listing) -> CheckpointError:
