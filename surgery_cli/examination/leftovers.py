@@ -13,8 +13,8 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import SET_ASIDE_SUFFIX
 from surgery_cli.store.filesystem.owners import is_staging, owner_of
 from surgery_cli.store.filesystem.processes import State as RunState
-from surgery_cli.store.write.bucket_leftovers import BucketLeftover, Stray, bucket_leftovers, strays
-from surgery_cli.store.write.leftovers import Leftover
+from surgery_cli.store.write.bucket_leftovers import bucket_leftovers, strays
+from surgery_cli.store.write.leftovers import Left, Leftover
 from surgery_cli.store.write.resumable_staging import amount_of, goes_on
 
 _CANNOT_BE_TOLD = "whether the run that builds there still goes on cannot be told from here"
@@ -24,15 +24,13 @@ def leftover_condition(place: Place, seen: Footprint) -> Condition:
     """The condition of a staging place, or of what was set aside."""
     if place.kind is Kind.SET_ASIDE:
         return _set_aside(place, seen)
-    if isinstance(place.path, BucketPath):
-        left: list[BucketLeftover | Stray] = [
-            *bucket_leftovers(place.path),
-            *strays(place.path),
-        ]
-        found: Leftover | BucketLeftover | Stray | None = left[0] if left else None
-    else:
-        path = place.path
-        found = Leftover(path, owner_of(path)) if is_staging(path.name) else None
+    path = place.path
+    found: Left | None = None
+    if isinstance(path, BucketPath):
+        left: list[Left] = [*bucket_leftovers(path), *strays(path)]
+        found = left[0] if left else None
+    elif is_staging(path.name):
+        found = Leftover(path, owner_of(path))
     if found is None:
         why = "it is called as a run of surgery calls what it builds, and nothing in it says whose it is"
         todo = "remove it if no run of `surgery` is still going"
@@ -42,7 +40,7 @@ def leftover_condition(place: Place, seen: Footprint) -> Condition:
     return _of_run(place, seen, found)
 
 
-def _of_run(place: Place, seen: Footprint, found: Leftover | BucketLeftover | Stray) -> Condition:
+def _of_run(place: Place, seen: Footprint, found: Left) -> Condition:
     owner, run, journal = found.owner, found.state, found.journal
     who = "" if owner is None else f"process {owner.pid}"
     who += f" on {owner.host}" if owner is not None and owner.host else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,9 +15,6 @@ from surgery_cli.store.filesystem.durability import (
     sync_directory,
 )
 from surgery_cli.store.filesystem.interruptions import uninterrupted
-from surgery_cli.store.filesystem.listing import STAGING_MARK
-from surgery_cli.store.filesystem.owners import name_before
-from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.filesystem.write_failures import write_failed
 from surgery_cli.store.write.aftermath import (
     NO_REPORT,
@@ -27,6 +23,7 @@ from surgery_cli.store.write.aftermath import (
     remaining,
     with_aftermath,
 )
+from surgery_cli.store.write.leftovers import draft_of
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 
 
@@ -175,15 +172,11 @@ def _put_back(older: bytes | None, draft: Path, target: Path) -> None:
 
 
 def _draft_of(target: Path, *, is_own: bool) -> Path:
-    """Where the record is written before it gets its name: beside the folder that it goes into, else in it.
-
-    A name like those of staging directories, with the owner in it: `clean` removes what a killed run has left.
-    """
+    """Where the record is written before it gets its name: beside the folder that it goes into, else in it."""
     own, around = target.absolute().parent, target.absolute().parent.parent
     is_near = filesystem.status(own).st_dev == filesystem.status(around).st_dev
     beside = own if is_own and is_near and may_write_into(around) else target.absolute()
-    draft = beside.with_name(f".{beside.name}{STAGING_MARK}{secrets.token_hex(4)}")
-    return name_before(draft, Owner.here())
+    return draft_of(target, beside)
 
 
 def gone(place: Path) -> CheckpointError:

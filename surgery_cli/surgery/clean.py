@@ -14,8 +14,8 @@ from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.filesystem.owners import is_staging, owner_of
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.refusals import missing
-from surgery_cli.store.write.bucket_leftovers import BucketLeftover, Stray, bucket_leftovers, strays
-from surgery_cli.store.write.leftovers import Leftover, leftovers_in, leftovers_of
+from surgery_cli.store.write.bucket_leftovers import bucket_leftovers, strays
+from surgery_cli.store.write.leftovers import Left, Leftover, drafts_of, leftovers_in, leftovers_of
 from surgery_cli.store.write.resumable_staging import amount_of, goes_on
 from surgery_cli.store.write.staging import set_aside_of
 from surgery_cli.words.notes import Consequence, Note
@@ -53,7 +53,7 @@ def clean(place: str, *, stale: bool = False, dry_run: bool = False) -> reports.
     )
 
 
-def _leftovers(path: Path) -> Sequence[Leftover | BucketLeftover | Stray]:
+def _leftovers(path: Path) -> Sequence[Left]:
     """Those that ``path`` names: one itself, those of runs to it, and those that stand in it."""
     if isinstance(path, BucketPath):
         with reading(path):
@@ -62,10 +62,11 @@ def _leftovers(path: Path) -> Sequence[Leftover | BucketLeftover | Stray]:
         return [Leftover(path, owner_of(path))]
     if not filesystem.exists(path) and not filesystem.is_folder(path.absolute().parent):
         raise missing(path.absolute())
-    return leftovers_of(path) + (leftovers_in(path) if filesystem.is_folder(path) else [])
+    inside = leftovers_in(path) if filesystem.is_folder(path) else []
+    return [*leftovers_of(path), *drafts_of(path), *inside]
 
 
-def _row(left: Leftover | BucketLeftover | Stray, state: State) -> reports.LeftoverRow:
+def _row(left: Left, state: State) -> reports.LeftoverRow:
     owner, journal = left.owner, left.journal
     keeps = ""
     if journal is not None and journal.head is not None and state is not State.LIVING:

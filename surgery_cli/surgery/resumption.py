@@ -30,8 +30,8 @@ from surgery_cli.store.write.bucket_leftovers import (
 from surgery_cli.store.write.commit_marks import is_whole
 from surgery_cli.store.write.item_plan import is_packed
 from surgery_cli.store.write.journal import Head
-from surgery_cli.store.write.leftovers import Leftover, leftovers_of
-from surgery_cli.store.write.resumable_staging import Left, being_written, goes_on, what_is_kept
+from surgery_cli.store.write.leftovers import Left, Leftover, leftovers_of
+from surgery_cli.store.write.resumable_staging import being_written, goes_on, what_is_kept
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.previews import Traffic, previewed
 from surgery_cli.words.invocation import the_same
@@ -204,7 +204,7 @@ def _leftovers_of(target: Path) -> Sequence[Leftover | BucketLeftover]:
     return [left for left in bucket_leftovers(target) if left.destination == target]
 
 
-def _refuse_living(left: Leftover | BucketLeftover, target: Path, *, stale: bool) -> None:
+def _refuse_living(left: Left, target: Path, *, stale: bool) -> None:
     state = State.UNKNOWN if left.owner is None else left.owner.state
     if state is State.LIVING:
         raise being_written(left)

@@ -21,7 +21,7 @@ from surgery_cli.store.filesystem.listing import STAGING_MARK
 from surgery_cli.store.filesystem.processes import Owner, State
 from surgery_cli.store.write.commit_marks import companion_of, is_whole, mark_of
 from surgery_cli.store.write.journal import Journal, LinesInBucket
-from surgery_cli.store.write.leftovers import Leftover, leftovers_of
+from surgery_cli.store.write.leftovers import Left, leftovers_of
 from surgery_cli.store.write.staging import remove
 
 P = TypeVar("P", bound=Path)
@@ -260,7 +260,7 @@ def _destination_of(path: P) -> P:
     return path.with_name(name[1:]) if mark and name.startswith(".") else path
 
 
-def leftovers_at(destination: Path) -> Sequence[Leftover | BucketLeftover]:
+def leftovers_at(destination: Path) -> Sequence[Left]:
     """What other runs to a destination have beside it, as far as it is known what stands there."""
     if not isinstance(destination, BucketPath):
         return leftovers_of(destination)
@@ -271,7 +271,7 @@ def leftovers_at(destination: Path) -> Sequence[Leftover | BucketLeftover]:
     return []
 
 
-def dead_at(destination: Path, *, stale: bool = False) -> list[Leftover | BucketLeftover]:
+def dead_at(destination: Path, *, stale: bool = False) -> list[Left]:
     """What runs to ``destination`` have left that are known to be dead, and nobody may go on from.
 
     ``stale``: in a bucket, those of which it cannot be told are dead, too.

@@ -2,18 +2,47 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import secrets
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from surgery_cli.errors import WriteError
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.durability import may_write_into
 from surgery_cli.store.filesystem.links import bytes_held_alone
 from surgery_cli.store.filesystem.listing import STAGING_MARK, unreadable
-from surgery_cli.store.filesystem.owners import is_staging, owner_of, take_over
+from surgery_cli.store.filesystem.owners import is_staging, name_before, owner_of, take_over
 from surgery_cli.store.filesystem.processes import Owner, State
+from surgery_cli.store.write.commit_marks import companion_of
 from surgery_cli.store.write.journal import Journal, journal_in
 from surgery_cli.store.write.staging import remove
+
+
+class Left(Protocol):
+    """What a run has left, or builds, on a disk or in a bucket."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def owner(self) -> Owner | None: ...
+    @property
+    def state(self) -> State: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def journal(self) -> Journal | None:
+        """What has been done in it, if a run may go on from there."""
+
+    def remove(self) -> bool:
+        """Remove it; False if it is no more what it was found as.
+
+        Raises:
+            WriteError: it cannot be removed.
+        """
 
 
 class Leftover(msgspec.Struct, frozen=True):
@@ -64,6 +93,31 @@ class Leftover(msgspec.Struct, frozen=True):
 def leftovers_of(destination: Path) -> list[Leftover]:
     """What runs to ``destination`` have left, beside it."""
     return _found(destination.absolute().parent, f".{destination.absolute().name}{STAGING_MARK}")
+
+
+def drafts_of(place: Path) -> list[Leftover]:
+    """Drafts of the record that stands, or is to stand, beside a file or bare directory; see ``draft_of``."""
+    record = companion_of(place.absolute())
+    found = _found(record.parent, f".{record.name}{STAGING_MARK}")
+    if may_write_into(record.parent.parent):  # else none was begun there
+        beside = _found(record.parent.parent, _draft_begin(record.parent, record))
+        found += [left for left in beside if filesystem.is_file(left.path)]
+    return found
+
+
+def draft_of(record: Path, beside: Path) -> Path:
+    """Where a record is written before it gets its name: ``beside`` it or its folder, with its owner in its name.
+
+    Who looks for what was left beside that finds all drafts; who looks for those of one record finds no other's.
+    """
+    return name_before(
+        beside.with_name(f"{_draft_begin(beside, record)}{secrets.token_hex(2)}"), Owner.here()
+    )
+
+
+def _draft_begin(beside: Path, record: Path) -> str:
+    which = hashlib.sha256(os.fsencode(record.name)).hexdigest()[:4]
+    return f".{beside.name}{STAGING_MARK}{which}"
 
 
 def leftovers_in(directory: Path) -> list[Leftover]:

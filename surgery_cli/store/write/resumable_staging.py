@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from surgery_cli.errors import (
     CheckpointError,
@@ -20,25 +20,16 @@ from surgery_cli.store.filesystem.durability import sync_directory, sync_tree
 from surgery_cli.store.filesystem.interruptions import uninterrupted
 from surgery_cli.store.filesystem.modes import let_owner_write
 from surgery_cli.store.filesystem.owners import take_over
-from surgery_cli.store.filesystem.processes import Owner, State
+from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.orbax.stored_values import NOT_RENAMED
 from surgery_cli.store.write.aftermath import begin_anew, kept
 from surgery_cli.store.write.built_files import raise_of_built
 from surgery_cli.store.write.journal import Head, Journal, Placed, Whole, journal_in, new_journal
-from surgery_cli.store.write.leftovers import Leftover, leftovers_of
+from surgery_cli.store.write.leftovers import Left, Leftover, leftovers_of
 from surgery_cli.store.write.staging import Staging
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.invocation import the_same
 from surgery_cli.words.quantities import byte_text
-
-
-class Left(Protocol):
-    """What a run has built, or builds."""
-
-    @property
-    def path(self) -> Path: ...
-    @property
-    def owner(self) -> Owner | None: ...
 
 
 class ResumableStaging(Staging):
