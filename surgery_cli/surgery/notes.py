@@ -9,7 +9,7 @@ from typing import Final
 
 from surgery_cli.draft.expression import stored_in
 from surgery_cli.draft.recipe import SOURCE, Draft
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import CheckpointError, SurgeryError
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.proof.metadata_files import faults_beside, side_items
 from surgery_cli.proof.step_metadata_file import NOT_THERE, lacks_step_metadata
@@ -21,10 +21,10 @@ from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS, SHARDING
-from surgery_cli.store.write.bucket_leftovers import BucketLeftover, leftovers_at
+from surgery_cli.store.write.bucket_leftovers import leftovers_at
 from surgery_cli.store.write.files import CONVERTED_LAYOUT
 from surgery_cli.store.write.item_plan import ItemPlan, Way, is_converted
-from surgery_cli.store.write.leftovers import Leftover
+from surgery_cli.store.write.leftovers import Left
 from surgery_cli.store.write.resumable_staging import amount_of, what_is_kept
 from surgery_cli.store.write.strategy import WORTHWHILE_DEAD_BYTES, Costs
 from surgery_cli.words.lists import listed, quoted
@@ -33,7 +33,7 @@ from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import byte_text, counted
 
 SHOWN_LINKS = 3
-SHOWN_STEPS = 4
+_SHOWN_STEPS: Final = 4
 
 
 def inference_notes(checkpoint: Checkpoint) -> list[Consequence]:
@@ -197,18 +197,21 @@ def parent_notes(destination: Path) -> list[Consequence]:
 
 def replaced_notes(destination: Path, *, force: bool) -> list[Consequence]:
     """What goes with a destination that is replaced whole: a run is more than the one step that takes its place."""
-    if not force or filesystem.is_link(destination) or not filesystem.is_folder(destination):
+    if not force or filesystem.is_link(destination) or not (steps := steps_replaced(destination)):
         return []
-    steps = locate(str(destination.absolute())).steps if filesystem.entries(destination) else []
-    if len(steps) < 2:
-        return []
-    return [
-        Consequence(
-            DocsPage.FORCE,
-            f"`--force` replaces '{destination}' whole: its {len(steps)} steps"
-            f" ({listed(steps, SHOWN_STEPS)}) go, and the result is one step",
-        )
-    ]
+    said = f"`--force` replaces '{destination}' whole: its {steps} go, and the result is one step"
+    return [Consequence(DocsPage.FORCE, said)]
+
+
+def steps_replaced(destination: Path) -> str:
+    """The steps of a run of several that stands at a destination, as words; "" where none does."""
+    if not filesystem.is_folder(destination) or not filesystem.entries(destination):
+        return ""
+    try:
+        steps = locate(str(destination.absolute())).steps
+    except SurgeryError:  # what it is, is said by who looks whether it may be replaced
+        return ""
+    return f"{len(steps)} steps ({listed(steps, _SHOWN_STEPS)})" if len(steps) > 1 else ""
 
 
 def leftover_notes(destination: Path, *, force: bool, resume: bool) -> list[Note]:
@@ -219,9 +222,7 @@ def leftover_notes(destination: Path, *, force: bool, resume: bool) -> list[Note
     ]
 
 
-def _leftover_note(
-    left: Leftover | BucketLeftover, destination: Path, *, force: bool, resume: bool
-) -> Note:
+def _leftover_note(left: Left, destination: Path, *, force: bool, resume: bool) -> Note:
     target, journal = quote(str(destination)), left.journal
     if journal is not None and journal.head is not None and left.state is State.DEAD:
         if not resume:

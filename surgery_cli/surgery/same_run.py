@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from surgery_cli.errors import DestinationError, SurgeryError
+from surgery_cli.errors import DestinationError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.settings.run import Options
@@ -18,13 +18,12 @@ from surgery_cli.store.locate.location import Location, locate
 from surgery_cli.store.locate.step_formats import renumbered, step_formats
 from surgery_cli.store.locate.steps import Step, find_steps
 from surgery_cli.store.write.destination import real_path
+from surgery_cli.surgery.notes import steps_replaced
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.words.lists import listed, quoted
+from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
-
-_SHOWN_STEPS: Final = 4
 
 
 class Asked(NamedTuple):
@@ -68,17 +67,11 @@ def into_run(source: str, destination: str, options: Options) -> Asked:
 
 def _refuse_another_run(target: Path, source: str) -> None:
     """Raises a DestinationError where a run of several steps stands, to which the source does not belong."""
-    if not filesystem.is_folder(target) or not filesystem.entries(target):
-        return
-    try:
-        there = locate(str(target.absolute()))
-    except SurgeryError:  # what it is, is said by who looks whether it may be replaced
-        return
-    if len(there.steps) > 1:
+    if steps := steps_replaced(target):
         raise DestinationError(
             f"'{target}' is a run to which '{source}' does not belong",
             why="`--as-step` adds a step to the run that is read, and to no other;"
-            f" `--force` would remove its {len(there.steps)} steps ({listed(there.steps, _SHOWN_STEPS)})",
+            f" `--force` would remove its {steps}",
             fix=f"write to another place, and copy the step into '{target}' yourself",
         )
 
