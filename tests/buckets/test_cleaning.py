@@ -1,7 +1,6 @@
 """`clean` on a bucket: what a killed run left goes, what may still be written stays."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -19,6 +18,29 @@ from tests.buckets.checkpoints import MARK, RESCALED, saved, uploaded
 from tests.buckets.server import Faults
 
 LOCK = ".new.surgery-tmp-lock"
+BESIDE = ".new.surgery-tmp-0123abcd"
+
+
+@pytest.fixture
+def source(service, tmp_path):
+    return uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
+
+
+@pytest.fixture
+def new(service, source):
+    """The address of a result, which is whole."""
+    library.apply(source, f"{service.root}/new", RESCALED)
+    return f"{service.root}/new"
+
+
+def locked(service, place=LOCK, **said):
+    """Put a lock, of this process unless it says something else."""
+    whole = {"run": "x", **msgspec.to_builtins(Owner.here()), **said}
+    service.put("bkt", place, json.dumps(whole).encode())
+
+
+def left_beside(service):
+    return [name for name in service.names() if "surgery-tmp" in name]
 
 
 def killed(service, source, moment, *options):
@@ -34,14 +56,13 @@ def killed(service, source, moment, *options):
     service.settle()
 
 
-def test_what_a_killed_run_built_goes_with_its_lock(service, tmp_path, surgery):
-    there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
+def test_what_a_killed_run_built_goes_with_its_lock(service, source, surgery):
     before = service.names()
-    killed(service, there, lambda names: len(names) > len(before) + 2)
+    killed(service, source, lambda names: len(names) > len(before) + 2)
     assert LOCK in service.names()
     with pytest.raises(CheckpointError):
         open_checkpoint(f"{service.root}/new")
-    refused = surgery("rescale", there, f"{service.root}/new", "params/w", "--by", "2")
+    refused = surgery("rescale", source, f"{service.root}/new", "params/w", "--by", "2")
     assert refused.code == 2
     assert f"`surgery clean {service.root}/new`" in refused.err
     shown = surgery("clean", f"{service.root}/new", "--dry-run")
@@ -56,12 +77,10 @@ def test_what_a_killed_run_built_goes_with_its_lock(service, tmp_path, surgery):
 @pytest.mark.parametrize("named", ["", "/new", f"/{LOCK}"])
 def test_it_is_found_by_each_of_its_names(service, tmp_path, surgery, named):
     uploaded(service, saved(tmp_path / "ck"), f"{service.root}/runs/ck")
-    dead = Owner.here()
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    said = {"run": "x", "builds": f"{service.root}/runs/new", "pid": process.pid, "started": "1"}
-    said |= {"host": dead.host, "machine": dead.machine}
-    service.put("bkt", f"runs/{LOCK}", json.dumps(said).encode())
+    built = f"{service.root}/runs/new"
+    locked(service, f"runs/{LOCK}", builds=built, pid=process.pid, started="1")
     service.put("bkt", "runs/new/d/1", b"x")
     before = [name for name in service.names() if name.startswith("runs/ck")]
     assert surgery("clean", f"{service.root}/runs{named}").code == 0
@@ -72,10 +91,8 @@ def test_it_is_found_by_each_of_its_names(service, tmp_path, surgery, named):
     ("owner", "stale"), [("living", False), ("living", True), ("other", False)]
 )
 def test_what_may_still_be_written_stays(service, surgery, owner, stale):
-    here = Owner.here()
-    said = {"run": "x", "builds": f"{service.root}/new", "pid": os.getpid(), "host": here.host}
-    said |= {"started": here.started, "machine": here.machine if owner == "living" else "feedbeef"}
-    service.put("bkt", LOCK, json.dumps(said).encode())
+    elsewhere = {"machine": "feedbeef"} if owner == "other" else {}
+    locked(service, builds=f"{service.root}/new", **elsewhere)
     service.put("bkt", "new/d/1", b"x")
     kept = surgery("clean", f"{service.root}/new", *(["--stale"] if stale else []))
     assert kept.code == 1
@@ -86,81 +103,61 @@ def test_what_may_still_be_written_stays(service, surgery, owner, stale):
         assert service.names() == []
 
 
-def test_a_lock_cannot_have_anything_else_removed(service, tmp_path, surgery):
+def test_a_lock_cannot_have_anything_else_removed(service, source, surgery):
     """What it says is checked: only the destination, or what stands beside it for it, may go."""
-    uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
     before = service.names()
-    for builds in (f"{service.root}/ck", f"{service.root}", "", "../ck", "x"):
+    for builds in (source, f"{service.root}", "", "../ck", "x"):
         service.put("bkt", LOCK, json.dumps({"builds": builds, "run": "x"}).encode())
         assert surgery("clean", f"{service.root}/new", "--stale").code == 0
         assert service.names() == before
 
 
-def test_a_whole_result_stays(service, tmp_path, surgery):
-    there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
-    library.apply(there, f"{service.root}/new", RESCALED)
+def test_a_whole_result_stays(service, new, surgery):
     whole = service.names()
-    service.put("bkt", LOCK, json.dumps({"builds": f"{service.root}/new"}).encode())
-    assert surgery("clean", f"{service.root}/new", "--stale").code == 0
+    service.put("bkt", LOCK, json.dumps({"builds": new}).encode())
+    assert surgery("clean", new, "--stale").code == 0
     assert service.names() == whole
-    assert open_checkpoint(f"{service.root}/new").tree
+    assert open_checkpoint(new).tree
 
 
-def test_what_replaces_another_is_not_removed_where_it_alone_is_whole(service, tmp_path, surgery):
-    there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
-    library.apply(there, f"{service.root}/new", RESCALED)
-    beside = ".new.surgery-tmp-0123abcd"
+@pytest.mark.parametrize("has_lock", [True, False], ids=["locked", "lock gone"])
+def test_what_replaces_another_is_not_removed_where_it_alone_is_whole(
+    service, new, surgery, has_lock
+):
+    """The lock is gone where somebody has read in half what an error says when a replacement fails."""
     for name in service.names("new/"):
-        service.put("bkt", f"{beside}/{name}", service.content(name))
-    service.put("bkt", LOCK, json.dumps({"builds": f"{service.root}/{beside}"}).encode())
+        service.put("bkt", f"{BESIDE}/{name}", service.content(name))
+    if has_lock:
+        built = f"{service.root}/{BESIDE}"
+        service.put("bkt", LOCK, json.dumps({"builds": built}).encode())
     service.remove(f"new/{MARK}")
     before = service.names()
-    kept = surgery("clean", f"{service.root}/new", "--stale")
-    assert kept.code == 1
-    assert "holds a whole checkpoint" in kept.out
-    assert service.names() == before
-    with pytest.raises(CheckpointError):
-        open_checkpoint(f"{service.root}/new")
-    service.put("bkt", f"new/{MARK}", b"")
-    assert surgery("clean", f"{service.root}/new", "--stale").code == 0
-    assert not [name for name in service.names() if "surgery-tmp" in name]
-    assert open_checkpoint(f"{service.root}/new").tree
-
-
-def test_without_a_lock_too_what_alone_is_whole_is_not_removed(service, tmp_path, surgery):
-    """As an error says when a replacement fails, which somebody has read in half: the lock is gone, nothing copied."""
-    there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
-    library.apply(there, f"{service.root}/new", RESCALED)
-    beside = ".new.surgery-tmp-0123abcd"
-    for name in service.names("new/"):
-        service.put("bkt", f"{beside}/{name}", service.content(name))
-    service.remove(f"new/{MARK}")
-    before = service.names()
-    kept = surgery("clean", f"{service.root}/new", "--stale")
+    kept = surgery("clean", new, "--stale")
     assert (kept.code, service.names()) == (1, before)
     assert "holds a whole checkpoint" in " ".join(kept.out.split())
-    (told,) = [
-        one for one in library.doctor(service.root, settled_seconds=0).places if one.path == beside
-    ]
+    places = library.doctor(service.root, settled_seconds=0).places
+    (told,) = [one for one in places if one.path == BESIDE]
     assert "copy it to its place" in told.todo
+    if has_lock:
+        with pytest.raises(CheckpointError):
+            open_checkpoint(new)
     service.put("bkt", f"new/{MARK}", b"")
-    assert surgery("clean", f"{service.root}/new", "--stale").code == 0
-    assert not [name for name in service.names() if "surgery-tmp" in name]
+    assert surgery("clean", new, "--stale").code == 0
+    assert not left_beside(service)
+    assert open_checkpoint(new).tree
 
 
-def test_force_after_a_killed_run_replaces_what_stood_there(service, tmp_path, surgery):
-    there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
-    library.apply(there, f"{service.root}/new", RESCALED)
+def test_force_after_a_killed_run_replaces_what_stood_there(service, source, new, surgery):
     killed(
         service,
-        there,
+        source,
         lambda names: any("surgery-tmp-" in n and "/d/" in n for n in names),
         "--force",
     )
-    assert open_checkpoint(f"{service.root}/new").tree
+    assert open_checkpoint(new).tree
     assert surgery("clean", service.root).code == 0
-    library.apply(there, f"{service.root}/new", RESCALED, options=Options(force=True))
-    assert not [name for name in service.names() if "surgery-tmp" in name]
+    library.apply(source, new, RESCALED, options=Options(force=True))
+    assert not left_beside(service)
 
 
 @pytest.mark.parametrize("stray", ["0123abcd/new/d/1", "0123abcd-journal/00000003"])
@@ -192,7 +189,7 @@ def test_what_no_lock_stands_for_is_named_and_goes_with_stale_alone(
     ]
     assert f"if that run is over, `surgery clean {folder} --stale` removes it" in told.todo
 
-    service.put("bkt", f"runs/{LOCK}", json.dumps(msgspec.to_builtins(Owner.here())).encode())
+    locked(service, f"runs/{LOCK}")
     assert folder not in [one.path for one in library.clean(place, stale=True).removed]
     assert f"runs/{name}" in service.names()
     service.remove(f"runs/{LOCK}")

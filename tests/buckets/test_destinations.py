@@ -6,7 +6,7 @@ import pytest
 import tensorstore as ts
 
 from surgery_cli import surgery
-from surgery_cli.errors import CheckpointError, DestinationError, WriteError
+from surgery_cli.errors import CheckpointError, DestinationError, SurgeryError, WriteError
 from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
@@ -174,3 +174,24 @@ def test_a_lock_that_another_run_has_by_now_is_left_alone(service, tmp_path):
         surgery.apply(there, f"{service.root}/new", RESCALED)
     assert service.content(lock) == b"another run's"
     assert f"new/{MARK}" not in service.names()
+
+
+def test_what_the_service_carries_out_when_a_run_has_given_it_up_goes_as_well(
+    service, tmp_path, monkeypatch
+):
+    """A request without an answer is made again, and then given up: it may come through after all was listed."""
+    there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
+    before, late = service.names(), iter(["new/d/late"])
+
+    def come_through(request):
+        if request.kind == "delete":
+            for name in late:
+                service.put("bkt", name, b"x")
+
+    service.before = come_through
+    overflowing = plan_of([operation_from_options("rescale", {"at": "params/w", "by": 3e38})])
+    with pytest.raises(SurgeryError, match="finite"):
+        surgery.apply(there, f"{service.root}/new", overflowing)
+
+    assert next(late, None) is None
+    assert service.names() == before

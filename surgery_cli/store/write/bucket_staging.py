@@ -182,7 +182,9 @@ class BucketStaging:
 
     def _remove(self) -> None:
         """Remove what was built."""
-        for _ in range(2):  # what was on its way when it was listed has come since
+        # All that this process has asked for is waited for, until it is answered or given up. A request that was given
+        # up, for no answer came, may still be carried out by the service, after all was listed.
+        for _ in range(2):
             with suppress(OSError):
                 if not self._is_beside:
                     filesystem.delete(companion_of(self.destination))
