@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from surgery_cli.draft.expression import Made
@@ -12,7 +12,7 @@ from surgery_cli.draft.source import Source
 from surgery_cli.draft.user_function import UserFunction
 from surgery_cli.errors import Gathering, Problem, raise_all
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
-from surgery_cli.optimizer.follow.clocks import refuse_half_resets
+from surgery_cli.optimizer.follow.clocks import refuse_half_resets, removed_clock_notes
 from surgery_cli.optimizer.follow.hyperparameters import refuse_out_of_range, refuse_overwritten
 from surgery_cli.optimizer.follow.memories import memory_notes
 from surgery_cli.optimizer.follow.stated_kinds import stated_kind_notes
@@ -21,6 +21,7 @@ from surgery_cli.resolution.inverse import Inverse
 from surgery_cli.resolution.names import refuse_unstorable
 from surgery_cli.resolution.stage import Stage
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.notes import Note
 
 if TYPE_CHECKING:
     from surgery_cli.planning import Plan
@@ -83,9 +84,16 @@ def resolve(
     refuse_half_resets(draft)
     refuse_out_of_range(draft, known.hyperparams, stage.number)
     refuse_overwritten(draft)
-    draft = stage.checked(draft.noting(*stated_kind_notes(draft), *memory_notes(draft)))
+    draft = stage.checked(draft.noting(*_notes(draft)))
     _refuse_other_donors(plan.fingerprints, stage.fingerprints)
     return draft.replaced(fingerprints={**draft.fingerprints, **stage.fingerprints})
+
+
+def _notes(draft: Draft) -> Iterator[Note]:
+    """What the edits together bring for the optimizer."""
+    yield from stated_kind_notes(draft)
+    yield from memory_notes(draft)
+    yield from removed_clock_notes(draft)
 
 
 def _refuse_other_donors(wanted: Mapping[str, str], found: Mapping[str, str]) -> None:

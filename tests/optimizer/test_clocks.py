@@ -13,6 +13,8 @@ from surgery_cli.draft.kernels.fill import Fill
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Operation
+from surgery_cli.operations.delete import Delete
+from surgery_cli.operations.keep import Keep
 from surgery_cli.operations.reinit import Reinit
 from surgery_cli.operations.rename import Rename
 from surgery_cli.operations.replace import Replace
@@ -230,3 +232,67 @@ def test_a_counter_from_a_donor_is_the_counter_still() -> None:
     edits = (Replace(at=COUNT, with_="donor"), ResetOptimizer(at="opt_state/0/nu", clocks=True))
     with pytest.raises(PlanError, match="would start anew"):
         resolve(plan_of(edits), Stored(state), lambda text: Stored(state))
+
+
+# --- a clock that goes while its slots stay -----------------------------------------------------------------------
+
+MOMENTS = "opt_state/0/mu", "opt_state/0/nu"
+DRIVEN = {
+    "adam": MOMENTS,
+    "adamw_sched": MOMENTS,
+    "nadamw": MOMENTS,
+    "lamb": MOMENTS,
+    "adamax": MOMENTS,
+    "yogi": MOMENTS,
+    "amsgrad": (*MOMENTS, "opt_state/0/nu_max"),
+    "adabelief": MOMENTS,
+    "adan": ("opt_state/0/m", "opt_state/0/v", "opt_state/0/n"),
+}
+"""By optax's own code: the fields of the state that its update corrects by the count beside them."""
+
+
+def lost(draft: Draft) -> list[str]:
+    return [note for note in draft.notes if "how many steps are in" in note]
+
+
+@pytest.mark.parametrize("name", DRIVEN)
+@pytest.mark.parametrize("loss", ["deleted", "by a glob", "kept without", "moved before"])
+def test_a_clock_that_goes_is_said_with_the_slots_that_count_by_it(name: str, loss: str) -> None:
+    nodes, count = DRIVEN[name], "t" if name == "adan" else "count"
+    edits: dict[str, tuple[Operation, ...]] = {
+        "deleted": (Delete(at=f"opt_state/0/{count}"),),
+        "by a glob": (Delete(at=f"**/{count}"),),
+        "kept without": (Keep(at=("params", *nodes)),),
+        "moved before": (Rename(at="opt_state", to="tx"), Delete(at=f"tx/0/{count}")),
+    }
+    (note,) = lost(resolved(name, *edits[loss]))
+    assert note.startswith(f"'opt_state/0/{count}' goes, and ")
+    for node in nodes:
+        assert f"'{node.replace('opt_state', 'tx') if loss == 'moved before' else node}'" in note
+
+
+@pytest.mark.parametrize(
+    ("name", "edits"),
+    [
+        ("adam", (Rename(at="opt_state", to="tx"),)),
+        ("adam", (Rename(at=COUNT, to="elsewhere"),)),
+        ("adam", (Delete(at="opt_state"),)),
+        ("adam", (Delete(at=(COUNT, *MOMENTS)),)),
+        ("adam", (Delete(at=COUNT), Delete(at=MOMENTS))),
+        ("adam", (Keep(at="params"),)),
+        ("adam", (ALL, Delete(at=COUNT))),
+        ("adamw_sched", (Delete(at="opt_state/2"),)),
+        ("adam", (Delete(at="step"),)),
+        ("adam", (Delete(at="params/Dense_0"),)),
+    ],
+)
+def test_of_a_clock_that_no_slot_misses_nothing_is_said(
+    name: str, edits: tuple[Operation, ...]
+) -> None:
+    assert lost(resolved(name, *edits)) == []
+
+
+def test_slots_that_go_with_the_clock_are_not_said_to_stay() -> None:
+    (note,) = lost(resolved("adam", Delete(at=COUNT), Delete(at=f"{MOMENTS[0]}/**")))
+    assert MOMENTS[0] not in note
+    assert f"'{MOMENTS[1]}'" in note

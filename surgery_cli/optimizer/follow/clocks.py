@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from surgery_cli.draft.effect import constant_after
 from surgery_cli.draft.expression import LeafRef
-from surgery_cli.draft.recipe import Draft, Output, is_numeric
+from surgery_cli.draft.recipe import SOURCE, Draft, Output, is_numeric
 from surgery_cli.draft.slots import Clock, Slot
 from surgery_cli.errors import Problem, raise_all
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
+from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 
 NEEDS_SLOTS: Final = frozenset({"bias_correction", "decay", "first_step", "cycle", "memory"})
 """What a clock drives that is wrong for a slot which did not restart with it; a schedule may restart alone."""
@@ -26,6 +28,8 @@ DRIVES: Final = {
     "schedule": "a schedule",
 }
 """What a clock drives, in words."""
+
+_SHOWN: Final = 4
 
 
 def refuse_half_resets(draft: Draft) -> None:
@@ -66,6 +70,38 @@ def _half_reset(
         fix=leave if by_reset else warm,
         path=str(path),
     )
+
+
+def removed_clock_notes(draft: Draft) -> Iterator[Consequence]:
+    """For each clock that no leaf continues, the slots that it drives and that stay: their steps are lost with it."""
+    gone = [path for path in draft.clocks if draft.standing(path) not in draft.leaves]
+    removed = set(draft.removed) if gone else set()
+    for path in gone:
+        if path not in removed:
+            continue
+        clock = draft.clocks[path]
+        driven = (slot for slot in draft.slots.values() if _counts_by(slot, clock, draft))
+        kept = [slot for slot in driven if not has_restarted(slot, draft)]
+        if not kept:
+            continue
+        is_one = len(kept) == 1
+        stay, them = (
+            ("1 slot stays that needs", "it")
+            if is_one
+            else (f"{len(kept):,} slots stay that need", "them")
+        )
+        nodes = quoted(dict.fromkeys(slot.node for slot in kept), _SHOWN)
+        yield Consequence(
+            DocsPage.COUNTERS,
+            f"'{path}' goes, and {stay} it for {DRIVES.get(clock.drives, 'their steps')} ({nodes}): how many steps are"
+            f" in {them} is no longer known; leave it, or take out {them}, too",
+        )
+
+
+def _counts_by(slot: Slot, clock: Clock, draft: Draft) -> bool:
+    """True for a slot that a clock of the source drives, wherever edits have put it."""
+    homes = (home.path for home in draft.leaves[slot.path].homes if home.source == SOURCE)
+    return clock.path in slot.clocks or any(home in clock.slots for home in homes)
 
 
 def _has_holes(clock: Clock, draft: Draft) -> bool:
