@@ -10,7 +10,6 @@ from msgspec import UNSET, UnsetType
 from surgery_cli.document import Case, Document, Outcome, Suite
 from surgery_cli.draft.check import Apart
 from surgery_cli.errors import Problem
-from surgery_cli.reports.findings import of_step
 from surgery_cli.words.quantities import counted, leaves_text
 
 
@@ -52,6 +51,8 @@ class Checked(Document, kw_only=True, frozen=True):
     checkpoint: str
     named_step: int | UnsetType = UNSET
     """The step of a root, if the command named one."""
+    address: str
+    """Text that opens what was judged, whatever is saved meanwhile: of a root `ROOT@N`."""
     chosen: str = ""
     policy: str
     holds: bool
@@ -71,8 +72,7 @@ class Checked(Document, kw_only=True, frozen=True):
         return sum(not rule.holds and rule.severity == severity for rule in self.rules)
 
     def suite(self) -> Suite:
-        subject = of_step(self.checkpoint, self.named_step)
-        return Suite("check", subject, [_case(rule) for rule in self.rules], self.seconds)
+        return Suite("check", self.address, [_case(rule) for rule in self.rules], self.seconds)
 
 
 _MOST_APART: Final = 20

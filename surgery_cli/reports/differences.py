@@ -6,7 +6,6 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from surgery_cli.document import Case, Document, Suite
-from surgery_cli.reports.findings import of_step
 from surgery_cli.words.quantities import number_text
 
 
@@ -39,6 +38,9 @@ class Difference(Document, kw_only=True, frozen=True):
     named_step_a: int | UnsetType = UNSET
     """The step of a root, if the command named one."""
     named_step_b: int | UnsetType = UNSET
+    address_a: str
+    """Text that opens what was compared, whatever is saved meanwhile: of a root `ROOT@N`."""
+    address_b: str
     only_in_a: list[str]
     only_in_b: list[str]
     changed: list[Change]
@@ -72,8 +74,7 @@ class Difference(Document, kw_only=True, frozen=True):
             *(Case(name=path or ".") for path in self.agreeing),
             *(Case(name=p, outcome="skipped", what="not compared") for p in self.not_compared),
         ]
-        sides = of_step(self.a, self.named_step_a), of_step(self.b, self.named_step_b)
-        return Suite("diff", " ".join(sides), cases)
+        return Suite("diff", f"{self.address_a} {self.address_b}", cases)
 
 
 def _case_of_change(change: Change) -> Case:

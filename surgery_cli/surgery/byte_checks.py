@@ -81,6 +81,7 @@ def check_bytes(
     return reports.Verdict(
         checkpoint=str(checkpoint.location.root),
         named_step=checkpoint.location.named_step,
+        address=checkpoint.location.address,
         against=expected.source,
         agrees=not findings,
         findings=findings,

@@ -43,6 +43,7 @@ def check(
     return reports.Checked(
         checkpoint=str(found.checkpoint.location.root),
         named_step=found.checkpoint.location.named_step,
+        address=found.checkpoint.location.address,
         chosen=found.checkpoint.location.chosen,
         policy=policy,
         holds=not is_broken,

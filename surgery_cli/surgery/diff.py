@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -67,14 +68,8 @@ def diff(
     order = {names[path]: n for n, path in enumerate(in_listed_order(left.tree))}
     changed.sort(key=lambda change: order[change.path])
     return reports.Difference(
-        a=str(left.location.root),
-        b=str(right.location.root),
-        chosen_a=left.location.chosen,
-        chosen_b=right.location.chosen,
-        step_a=left.location.step,
-        step_b=right.location.step,
-        named_step_a=left.location.named_step,
-        named_step_b=right.location.named_step,
+        **_side("a", left),
+        **_side("b", right),
         only_in_a=[names[p] for p in in_listed_order(comparison.only_in_a) if p in wanted],
         only_in_b=[names[p] for p in in_listed_order(comparison.only_in_b) if p in wanted],
         changed=changed,
@@ -88,6 +83,18 @@ def diff(
         not_named=len(names) - len(wanted) if patterns else UNSET,
         spellings=spellings({path: names[path] for path in wanted}),
     )
+
+
+def _side(name: str, checkpoint: Checkpoint) -> dict[str, Any]:
+    """The fields of the document that say what was opened as `a`, or as `b`."""
+    at = checkpoint.location
+    return {
+        name: str(at.root),
+        f"chosen_{name}": at.chosen,
+        f"step_{name}": at.step,
+        f"named_step_{name}": at.named_step,
+        f"address_{name}": at.address,
+    }
 
 
 def _changes(

@@ -252,6 +252,7 @@ def verdict(checkpoint: Checkpoint, argument: str, function: str, say: Say) -> r
     return reports.Verdict(
         checkpoint=str(checkpoint.location.root),
         named_step=checkpoint.location.named_step,
+        address=checkpoint.location.address,
         against=function,
         agrees=not held.findings,
         findings=with_commands(held, argument),

@@ -134,6 +134,7 @@ def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
     return reports.Verdict(
         checkpoint=str(checkpoint.location.root),
         named_step=checkpoint.location.named_step,
+        address=checkpoint.location.address,
         against=str(other.location.root),
         agrees=not findings,
         findings=findings,

@@ -1,6 +1,7 @@
 """`surgery check`: all rules of a policy are judged at once, and what is found is said in every format."""
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -441,22 +442,38 @@ def test_what_differs_from_the_structure_of_another_is_found_on_both_sides(
     assert document["bytes_read"] == 0
 
 
-def test_junit_tells_two_steps_of_a_run_apart_where_they_are_named(
+def test_every_format_names_the_step_that_was_judged_however_it_was_named(
     surgery, checkpoint, policy, tmp_path
 ):
-    """What keeps results by their class takes two steps for two things; the newest stays the run's own."""
-    file, rules = tmp_path / "report.xml", policy("- {id: calm, at: params, finite: true}\n")
+    """A result on file says of which step it is, when the run has long gone on."""
+    rules = policy("- {id: calm, at: params, finite: true}\n- {id: tiny, at: params, shape: [7]}\n")
+    files = {form: tmp_path / f"report.{form}" for form in ("junit", "json", "github", "markdown")}
+    written = [word for form in files.items() for word in ("--output", "{}={}".format(*form))]
     run = checkpoint.resolve()
+    whole = run / "500"
     for words, about in (
-        (["check", f"{run}@250", rules], f"surgery check {run}@250"),
-        (["check", run, rules, "--step", "250"], f"surgery check {run}@250"),
-        (["check", run, rules], f"surgery check {run}"),
-        (["check", f"{run}@latest", rules], f"surgery check {run}"),
-        (["verify", f"{run}@250"], f"surgery verify {run}@250"),
-        (["verify", f"{run}@250", "--like", run], f"surgery verify {run}@250"),
-        (["diff", f"{run}@250", f"{run}@500", "step"], f"surgery diff {run}@250 {run}@500"),
-        (["diff", f"{run}@250", run, "step"], f"surgery diff {run}@250 {run}"),
+        (["check", f"{run}@250", rules], f"{run}@250"),
+        (["check", run, rules, "--step", "250"], f"{run}@250"),
+        (["check", run, rules], f"{run}@500"),
+        (["check", f"{run}@latest", rules], f"{run}@500"),
+        (["check", whole, rules], f"{whole}"),
+        (["verify", run], f"{run}@500"),
+        (["verify", f"{run}@250", "--like", run], f"{run}@250"),
+        (["diff", f"{run}@250", f"{run}@latest", "step"], f"{run}@250 {run}@500"),
+        (["diff", f"{run}@250", run, "step"], f"{run}@250 {run}@500"),
     ):
-        surgery(*words, "-q", "--output", f"junit={file}")
-        cases = ET.parse(file).iter("testcase")
-        assert {case.get("classname") for case in cases} == {about}
+        surgery(*words, "-q", *written)
+        cases = ET.parse(files["junit"]).iter("testcase")
+        assert {case.get("classname") for case in cases} == {f"surgery {words[0]} {about}"}
+        document = json.loads(files["json"].read_text())
+        addresses = [
+            document[key] for key in ("address", "address_a", "address_b") if key in document
+        ]
+        assert " ".join(addresses) == about
+        markdown = re.sub(
+            r"&#(\d+);", lambda found: chr(int(found[1])), files["markdown"].read_text()
+        )
+        assert markdown.splitlines()[2] == about
+        annotations = files["github"].read_text().splitlines()
+        assert bool(annotations) == (words[0] != "verify")
+        assert all(line.endswith(f"%0Ain {about}") for line in annotations)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from surgery_cli.console.printable import printable_suite
-from surgery_cli.document import Case, Document
+from surgery_cli.document import Case, Document, Suite
 
 _MOST: Final = 10
 """GitHub shows no more of a step."""
@@ -26,19 +26,21 @@ def text_of(document: Document) -> str:
         key=lambda case: list(_LEVELS).index(case.outcome),
     )
     shown = cases if len(cases) <= _MOST else cases[: _MOST - 1]
-    lines = [_command(case, suite.command) for case in shown]
+    lines = [_command(case, suite) for case in shown]
     if rest := len(cases) - len(shown):
         level = _LEVELS[cases[len(shown)].outcome]
         lines.append(f"::{level} title=surgery::and {rest:,} more: see the report")
     return "".join(f"{line}\n" for line in lines)
 
 
-def _command(case: Case, command: str) -> str:
+def _command(case: Case, suite: Suite) -> str:
+    command = suite.command
     title = case.name if case.name == command else f"{command}: {case.name}"
     place = {"file": _in_workspace(case.file), "line": case.line, "col": case.column}
     given = {**place, "title": title}
     properties = ",".join(f"{key}={_property(str(v))}" for key, v in given.items() if v)
-    text = "\n".join(filter(None, (case.what, *case.details[:_MOST])))
+    about = f"in {suite.subject}" if suite.subject else ""
+    text = "\n".join(filter(None, (case.what, *case.details[:_MOST], about)))
     return f"::{_LEVELS[case.outcome]} {properties}::{_data(text)}"
 
 
