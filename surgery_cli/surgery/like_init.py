@@ -29,6 +29,9 @@ from surgery_cli.words.pages import DocsPage
 Try = Callable[[Sequence[Edit]], TreeSpec]
 """The tree that further edits would give. Raises SurgeryError if they cannot be done."""
 
+_OWN_DOING: Final = "the source fits there: let the function return what the edits of this run make, or leave them out"
+"""Instead of edits, which could but undo those of the run."""
+
 _TRIED: Final = 20
 """How many findings have their edits tried out one by one; trying resolves a plan over the whole tree."""
 
@@ -63,11 +66,12 @@ def hold(
     items: Sequence[str],
     attempt: Try,
     former: Former = (),
+    before: TreeSpec | None = None,
 ) -> Held:
     """Hold a tree against the script, and try out the edits that would mend what differs.
 
     ``slots`` are those of the tree, ``items`` as ``items_of`` gives them; ``attempt`` gives the tree that edits would
-    make of it. ``former`` says where leaves stood before earlier edits.
+    make of it. ``former`` says where leaves stood before earlier edits, ``before`` is the tree that this run edits.
     """
     found_in = aligned(script.name, script.abstract, tree, items)
     wanted, stored = found_in.wanted, found_in.stored
@@ -81,6 +85,10 @@ def hold(
             return after
         return TreeSpec({path: spec for path, spec in after.items() if path[0] in names})
 
+    if before is not None and found:
+        unedited = aligned(script.name, script.abstract, before, items)
+        own = _faults(breaches(unedited.stored, unedited.wanted))
+        every = [m if _faults(m.breaches) & own else _undoing(m) for m in every]
     proved, mended = _proved(every, found, wanted, tried)
     rows = [_finding(mend) for mend in proved]
     broken = {path for breach in found for path in breach.leaves}
@@ -107,6 +115,11 @@ def _proved(
     return [
         m if m in good else _without_edits(m, attempt if m in tried else None) for m in every
     ], False
+
+
+def _undoing(mend: Mend) -> Mend:
+    """The finding of what the edits of the run alone have brought."""
+    return msgspec.structs.replace(mend, edits=(), advice=_OWN_DOING)
 
 
 def _without_edits(mend: Mend, attempt: Try | None) -> Mend:
@@ -235,7 +248,8 @@ def check_draft(
     items = items_of(checkpoint, draft)
     moved = {str(p): str(r.home.path) for p, r in draft.leaves.items() if r.home}
     former = former_paths(checkpoint, moved)
-    held = hold(script, draft.tree, draft.slots, items, attempt, former)
+    before = checkpoint.tree if plan.edits and items == items_of(checkpoint) else None
+    held = hold(script, draft.tree, draft.slots, items, attempt, former, before)
     refuse_breaches(held, script)
     return held.notes
 

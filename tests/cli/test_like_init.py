@@ -444,6 +444,33 @@ def test_an_edit_whose_result_the_script_could_not_restore_writes_nothing(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["train.py"]
 
 
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ["rename", "params/Dense_1", "--to", "params/top"],
+        ["rename", "opt_state", "--to", "state"],
+        ["delete", "params/Dense_1"],
+        ["delete", "opt_state/0/count"],
+        ["keep", "params"],
+        ["copy", "params/Dense_1", "--to", "params/top"],
+        ["cast", "params", "--to", "bfloat16"],
+        ["transpose", "params/Dense_1/kernel"],
+        ["unstack", "params/Dense_1/bias", "--to", "params/b_{0..}"],
+    ],
+    ids=lambda edit: "_".join(edit[:2]).replace("/", "."),
+)
+def test_what_an_edit_alone_has_brought_is_not_answered_with_the_edit_that_undoes_it(
+    surgery, sample, script, tmp_path, edit
+):
+    name, *words = edit
+    like = ["--like-init", script("digits_state")]
+    found = surgery(name, sample, tmp_path / "new", *words, *like, "--json")
+    assert found.code == 1
+    for problem in found.document["problems"]:
+        assert problem["fix"].startswith("the source fits there: let the function return")
+    assert surgery("verify", sample, *like).code == 0
+
+
 @pytest.mark.parametrize("command", ["plan", "apply --dry-run", "apply"])
 def test_every_door_holds_the_draft_against_the_script(surgery, sample, script, tmp_path, command):
     plan = tmp_path / "p.yaml"
