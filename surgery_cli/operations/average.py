@@ -49,7 +49,8 @@ class Average(Averaging, tag="average", kw_only=True, frozen=True):
             examples=["100..500"],
             description="`A..B`: the steps from A to B of the run in `with`, or else of this run, are members"
             " beside the step that is edited, which is one wherever it lies; none of them may be missing. Or"
-            " `A,B,C`, or `last:5`.",
+            " `A,B,C`. `last:5` are the five of the highest numbers, and the step that is edited is one of the"
+            " five if it is among them.",
         ),
     ] = ""
     weights: Annotated[

@@ -33,7 +33,8 @@ class OverSteps(Averaging, kw_only=True, frozen=True):
             pattern=PATTERN.replace(")?$", ")$"),
             examples=["100..500"],
             description="`A..B`: the steps from A to B of the run; none of them may be missing. Or `A,B,C`. The source"
-            " is one of them. `last:5` are the last five, the source among them.",
+            " is one of them. `last:5` are the five of the highest numbers in the run, also those after the source,"
+            " which must be one of the five.",
         ),
     ]
 
