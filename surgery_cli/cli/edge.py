@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import resource
 import signal
 import sys
@@ -24,7 +25,7 @@ from surgery_cli.words.lists import listed
 from surgery_cli.words.tasks import recipe_for
 
 if TYPE_CHECKING:
-    from typer._click.core import Command, Context
+    from typer._click.core import Command, Context, Parameter
 
 USAGE: Final = 2
 BUG: Final = 70
@@ -234,9 +235,21 @@ def _said_otherwise(given: str, command: str) -> str:
 
 
 def _near_options(given: str, context: Context) -> list[str]:
-    """The options of the command that may have been meant, as they are typed."""
+    """The options of the command that may have been meant, as they are typed.
+
+    What the command cannot do without comes before a slip for another: `cast --dtype` is `--to`, "The new dtype".
+    """
     from surgery_cli.tree.nearness import nearest
 
+    words = set(given.lstrip("-").casefold().split("-"))
+    needed = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.required and parameter.opts[0].startswith("--")
+        if words <= set(re.findall(r"\w+", _summary(parameter).casefold()))
+    ]
+    if needed:
+        return needed
     options = {
         spelled.lstrip("-"): spelled
         for parameter in context.command.params
@@ -244,6 +257,11 @@ def _near_options(given: str, context: Context) -> list[str]:
         if spelled.startswith("--")
     }
     return [options[name] for name in nearest(given.lstrip("-"), options, 2)]
+
+
+def _summary(parameter: Parameter) -> str:
+    """What an option is, up to what is said about it."""
+    return re.split("[:.,;]", getattr(parameter, "help", None) or "", maxsplit=1)[0]
 
 
 def _report_bug(error: Exception, is_json: bool) -> int:

@@ -15,18 +15,23 @@ from surgery_cli.words.advice import worded
 
 _RANGE = re.compile(r"\{([0-9]+\.\.[0-9]+(?:\.\.[0-9]+)?)\}")
 _NAMES = re.compile(r"(?<!\[)\{([^{}/]*,[^{}/]*)\}")
+_NO_COUNT = re.compile(r"(?<!\[)\{[^{}/]*\}|(?<!\[)\*+")
 _LAST_NUMBER = re.compile(r"(.*?)(0|[1-9][0-9]*)(\D*)", re.DOTALL)
 
 
 class Series:
     """The places of several parts: texts one by one, or one text with a range of numbers or with names in braces."""
 
-    def __init__(self, to: str | Sequence[str], *, is_list: bool = False) -> None:
-        """``is_list``: the numbers are indices of a list, not keys of a dict.
+    def __init__(
+        self, to: str | Sequence[str], *, is_list: bool = False, counted: str = "{0..2}"
+    ) -> None:
+        """``is_list``: the numbers are indices of a list, not keys of a dict. ``counted``: what to write for them.
 
         Raises:
-            PlanError: a text has several ranges, or is no place; or no index is there.
+            PlanError: a text has several ranges or something else that is to count, or is no place; or no index is
+                there.
         """
+        self._counted = counted
         self._list_above: str | None = None
         texts: list[str] = []
         for text in [to] if isinstance(to, str) else to:
@@ -57,6 +62,8 @@ class Series:
                 field="to",
             )
         if not ranges:
+            if found := _NO_COUNT.search(text):
+                raise self._uncounted(text, found)
             return [text]
         found, numbers = ranges[0]
         head, tail = text[: found.start()], text[found.end() :]
@@ -64,6 +71,19 @@ class Series:
             self._list_above = head[:-1]
         LEAVES.check(len(numbers.numbers), f"`{{{found[1]}}}`", PlanError)
         return [f"{head}{number}{tail}" for number in numbers.texts()]
+
+    def _uncounted(self, text: str, found: re.Match[str]) -> PlanError:
+        """The refusal of a text that has a placeholder where the number of each part goes: `layers_{i}`."""
+        instead = text[: found.start()] + self._counted + text[found.end() :]
+        return PlanError(
+            f"'{text}' names no place for each part",
+            why=f"'{found[0]}' is no range of numbers",
+            fix=worded(
+                r"write {to: {}}, a number for each part; `\1` stands for the first wildcard of {at}",
+                instead,
+            ),
+            field="to",
+        )
 
     def places(self, match: Match, pattern: PathPattern, places: Places) -> list[LeafPath]:
         """Where the parts of a node go, in order. Raises PlanError as ``Target.place``."""

@@ -23,6 +23,7 @@ from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.tree.targets import target_text
 from surgery_cli.words.advice import Text, worded
 from surgery_cli.words.lists import listed
+from surgery_cli.words.quantities import counted
 
 _OPEN_RANGE: Final = re.compile(r"\{([0-9]+)\.\.\}")
 
@@ -54,7 +55,7 @@ class Unstack(Parting, tag="unstack", kw_only=True, frozen=True):
 
     @property
     def series(self) -> Series:
-        return Series(self.to, is_list=self.is_list)
+        return Series(self.to, is_list=self.is_list, counted="{0..}")
 
     def origins(self, selected: Selection, draft: Draft) -> Mapping[LeafPath, Origin]:
         if not isinstance(self.to, str) or not (found := _OPEN_RANGE.search(self.to)):
@@ -96,7 +97,7 @@ class Unstack(Parting, tag="unstack", kw_only=True, frozen=True):
         (axis,) = resolve_axes(self.axis, axes_of(leaf), "axis")
         if leaf.shape[axis] != count:
             raise PlanError(
-                worded("{to} names {} places for {}", count, leaf.type_text),
+                worded("{to} names {} for {}", counted(count, "place"), leaf.type_text),
                 why=f"it has {leaf.shape[axis]:,} along axis {axis}, and each becomes a leaf",
                 fix=_advice(leaf.shape, axis, count),
                 field="to",

@@ -17,6 +17,8 @@ from surgery_cli.words.quantities import counted
 _RANGE = re.compile(r"\{([0-9]+\.\.[0-9]+(?:\.\.[0-9]+)?)\}")
 _BRACE = re.compile(r"(?<!\[)\{(?![0-9]+\.\.[0-9]+(?:\.\.[0-9]+)?\})")
 REFERENCE = re.compile(r"\\(?:(\d{1,2})|g<(\d{1,2})>)")
+_FOREIGN = re.compile(r"\\[gk]<[A-Za-z_]\w*>|\$(?:\d|\{\w+\})")
+"""A group as other tools write it: by its name, or with a dollar."""
 _FILLED = re.compile(f"{REFERENCE.pattern}|{_RANGE.pattern}")
 
 
@@ -33,7 +35,9 @@ def referred(
         raise PlanError(
             f"'{text}' refers to part {index}",
             why=f"'{pattern.text}' captures {counted(len(match.groups), 'part')}",
-            fix=r"`\1` is the first wildcard or group, `\2` the second",
+            fix=r"`\1` is the first group, `\2` the second: put `(…)` around what it stands for"
+            if pattern.is_regex
+            else r"`\1` is the first wildcard, `\2` the second; groups `(…)` need `re:` in front of the pattern",
             field=field,
         )
     return index - 1
@@ -129,6 +133,14 @@ class Target:
         return _typed(self._parts(match, pattern), places, self)
 
     def _parts(self, match: Match, pattern: PathPattern) -> list[Part]:
+        foreign = _FOREIGN.search(self.text) if match.groups else None
+        if foreign and (foreign[0][0] == "\\" or not REFERENCE.search(self.text)):
+            raise PlanError(
+                f"'{self.text}' has '{foreign[0]}', which stands for no part of '{pattern.text}'",
+                why="wildcards and groups are counted, in the order in which they begin",
+                fix=r"write `\1` for the first, `\2` for the second",
+                field="to",
+            )
         parts: list[Part] = []
         numbers = iter(self._numbers(match, pattern))
         for segment in self.text.split("/"):

@@ -1,6 +1,7 @@
 """Errors and notes advise what their reader can write: options after a command, fields in a plan."""
 
 import ast
+import inspect
 import json
 import re
 from pathlib import Path
@@ -248,6 +249,40 @@ def test_every_template_gets_its_values_and_names_fields_that_there_are():
         names = {part.name for part in text.parts if isinstance(part, FieldName)}
         assert names <= known, place
         assert not re.search(r"\{|\}", re.sub(r"`[^`]*`", "", text)), place
+
+
+def fields_by_module():
+    """The fields of the commands of each module of operations; a module without any is of all those that use it."""
+    found = {}
+    for kind in operations().values():
+        file = Path(inspect.getfile(kind)).name
+        found.setdefault(file, set()).update(f.name for f in fields_of(kind))
+    return found
+
+
+def test_advice_gives_no_field_of_another_operation_unless_it_names_that_operation():
+    """`underflow: keep in a cast` had been `--cast` after `cast`, which has no such option."""
+    kinds = {name: {f.name for f in fields_of(kind)} for name, kind in operations().items()}
+    own = fields_by_module()
+    shared = set.intersection(*kinds.values()) | {"set", "optimizer_kind", "params", "seed"}
+    wrong = []
+    for place, template, count in templates():
+        file = place.partition(":")[0]
+        named = [name for name in kinds if f"`{name}`" in template]
+        there = shared.union(own.get(file, ()), *(kinds[name] for name in named))
+        text = worded(template, *range(count))
+        fields = {part.name for part in text.parts if isinstance(part, FieldName)}
+        if file in own and not fields <= there:
+            wrong.append((place, template, fields - there))
+    assert wrong == []
+
+
+def test_a_cast_that_underflows_is_told_its_own_option(surgery, tmp_path):
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "saved", {"nu": np.full(2000, 1e-12, np.float32)})
+    said = surgery("cast", tmp_path / "saved", tmp_path / "new", "nu", "--to", "float16").err
+    assert "`cast` with `--underflow keep`" in said
+    assert "--cast" not in said
 
 
 def test_what_a_run_leaves_is_said_where_the_advice_has_its_place_for_it(monkeypatch, tmp_path):

@@ -1,11 +1,14 @@
 """What is suggested in place of a name that does not exist: slips of the finger find it, other words find nothing."""
 
+import re
+
 import pytest
 
 from surgery_cli.cli.main import Commands
 from surgery_cli.operations.table import operations
 from surgery_cli.optimizer.knowledge.factories import FACTORIES
 from surgery_cli.planning import fields_of
+from surgery_cli.planning.command_line import option_name
 from surgery_cli.tree.nearness import nearest
 
 COMMANDS = Commands(name="surgery").list_commands(None)
@@ -102,3 +105,38 @@ def test_the_command_line_suggests_what_is_near_and_nothing_else(surgery):
         said = surgery(*typed).err
         assert "mean" not in said
         assert "Possible" not in said
+
+
+OTHER_WORDS = {
+    ("cast", "--dtype"): "--to",
+    ("set", "--value"): "--to",
+    ("rescale", "--factor"): "--by",
+    ("reinit", "--initializer"): "--init",
+    ("mask", "--mask"): "--by",
+    ("map", "--function"): "--with",
+    ("noise", "--standard-deviation"): "--std",
+}
+
+
+@pytest.mark.parametrize(("name", "typed"), OTHER_WORDS)
+def test_what_a_command_needs_is_found_by_what_it_is(surgery, name, typed):
+    said = surgery(name, "a", "b", "c", typed, "1").err
+    assert f"did you mean `{OTHER_WORDS[name, typed]}`?" in said
+    assert "--where" not in said
+
+
+def test_the_word_for_what_a_command_needs_never_leads_to_a_filter(surgery):
+    """Of each option without which a command does nothing, the last word of what it is says which is meant."""
+    tried = 0
+    for name, kind in operations().items():
+        options = {option_name(field) for field in fields_of(kind)}
+        for field in fields_of(kind):
+            word = re.split("[:.,;]", field.description)[0].split()[-1].casefold()
+            if field.name == "at" or not field.required or not word.isalpha():
+                continue
+            if f"--{word}" in options:
+                continue
+            tried += 1
+            said = surgery(name, "a", "b", "c", f"--{word}", "1").err
+            assert option_name(field) in said.partition("did you mean ")[2].partition("?")[0], said
+    assert tried > 20

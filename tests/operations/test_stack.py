@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -190,6 +191,7 @@ def test_what_cannot_be_stacked_is_named(
     ("edit", "said"),
     [
         ({"to": "params/l_{0..3}"}, "`to` names 4 places for int64[3,"),
+        ({"to": "params/x"}, "`to` names 1 place for int64[3,"),
         ({"to": "params/l_{0..2}", "axis": 2}, "axis: 2"),
         ({"to": "params/l_{0..2}_{0..2}"}, "has 2 ranges of numbers"),
         ({"to": "params/l_{0..}", "axis": 1}, "there are 1 in 'params/l/b' and 2 in 'params/l/w'"),
@@ -207,6 +209,26 @@ def test_what_cannot_be_unstacked_is_named(edit: dict[str, Any], said: str, tmp_
     with pytest.raises(PlanError) as refused:
         surgery.plan(str(tmp_path / "a"), plan_from_document(document))
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["unstack", "split"])
+@pytest.mark.parametrize("placeholder", ["{i}", "{}", "{layer:02d}", "{0..x}", "*", "**"])
+def test_a_placeholder_that_counts_nothing_is_answered_with_a_range_that_does(
+    name: str, placeholder: str, tmp_path: Path
+) -> None:
+    ocp.PyTreeCheckpointer().save(tmp_path / "a", {"params": {"l": {"w": np.ones((3, 2))}}})
+    to = f"params/l_{placeholder}"
+    edit = {"op": name, "at": "params/l", "to": to, "axis": 0}
+    with pytest.raises(PlanError) as refused:
+        surgery.plan(str(tmp_path / "a"), plan_from_document({"edits": [edit]}))
+    (problem,) = refused.value.problems
+    assert problem.what == f"'{to}' names no place for each part"
+    assert problem.field == "to"
+    (meant,) = re.findall(r"`to: ([^`]*)`", problem.fix)
+    preview = surgery.plan(
+        str(tmp_path / "a"), plan_from_document({"edits": [{**edit, "to": meant}]})
+    )
+    assert [leaf.path for leaf in preview.leaves] == [f"params/l_{n}/w" for n in range(3)]
 
 
 def test_an_open_range_has_as_many_numbers_as_there_are_layers(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
 
 _WAY_OUT: Final = worded(
-    "use bfloat16, leave the optimizer state out with {except: opt_state}, or say {underflow:"
-    " keep} in a {cast}"
+    "use bfloat16, leave the optimizer state out with {except: opt_state}, or `cast` with"
+    " {underflow: keep}"
 )
 
 
