@@ -1,5 +1,6 @@
 """The README's uses are run: each command prints exactly what the README shows, and ends as it says."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -7,6 +8,8 @@ import sys
 import pytest
 
 from tests.pages.consoles import REPOSITORY, hold
+
+README = REPOSITORY / "README.md"
 
 
 @pytest.fixture
@@ -16,7 +19,12 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_the_uses_print_what_the_readme_shows(folder):
+def test_the_uses_print_what_the_readme_shows_and_end_as_it_says(folder):
+    text = README.read_text(encoding="utf-8")
+    for name, policy in re.findall(r"```yaml\n(?=# (\S+)\n)(.*?)```", text, re.DOTALL):
+        (folder / name).write_text(policy)
+    codes = []
+
     def run(words):
         done = subprocess.run(
             [sys.executable, "-m", "surgery_cli", *words],
@@ -25,6 +33,10 @@ def test_the_uses_print_what_the_readme_shows(folder):
             text=True,
             check=False,
         )
+        codes.append(done.returncode)
         return done.stdout + done.stderr
 
-    assert len(hold(REPOSITORY / "README.md", run)) >= 3
+    shown = hold(README, run)
+    said = [re.search(r"  # exit code (\d+)$", line) for line in shown]
+    assert codes == [int(found[1]) if found else 0 for found in said]
+    assert {0, 1} == set(codes)

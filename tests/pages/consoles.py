@@ -34,7 +34,7 @@ def hold(page, run):
 
 def words_of(line):
     """The words of a command after `surgery`."""
-    program, *words = shlex.split(line)
+    program, *words = shlex.split(line, comments=True)
     assert program == "surgery", line
     return words
 
