@@ -41,8 +41,11 @@ class Suite(msgspec.Struct, frozen=True):
 
     command: str
     subject: str
+    """As the command named it: by this, CI holds the results of one run against those of the next."""
     cases: list[Case]
     seconds: float | None = None
+    judged: str = ""
+    """Text that opens what was looked at, with the step that was taken."""
 
     def count(self, *outcomes: Outcome) -> int:
         """How many cases came out like that."""

@@ -87,8 +87,8 @@ def printable_suite(document: Document) -> Suite:
         )
         for case in suite.cases
     ]
-    command, subject = escaped(suite.command), escaped(suite.subject)
-    return msgspec.structs.replace(suite, command=command, subject=subject, cases=cases)
+    texts = {name: escaped(getattr(suite, name)) for name in ("command", "subject", "judged")}
+    return msgspec.structs.replace(suite, cases=cases, **texts)
 
 
 def shown_path(path: str) -> str:

@@ -7,7 +7,7 @@ from msgspec import UNSET, UnsetType
 
 from surgery_cli.document import Case, Noted, Suite
 from surgery_cli.proof.statistics import LeafStatistics
-from surgery_cli.reports.findings import Finding, case_of
+from surgery_cli.reports.findings import Finding, case_of, of_step
 from surgery_cli.reports.layout import HostReads
 from surgery_cli.words.notes import Note
 
@@ -175,7 +175,8 @@ class Verdict(Noted, kw_only=True, frozen=True):
         if self.sample is not None:
             rest = "what was not drawn is not looked at"
             cases.append(Case(name=f"sample {self.sample.asked}", outcome="skipped", what=rest))
-        return Suite("verify", self.address, cases)
+        subject = of_step(self.checkpoint, self.named_step)
+        return Suite("verify", subject, cases, judged=self.address)
 
 
 class FileList(msgspec.Struct, kw_only=True, frozen=True):

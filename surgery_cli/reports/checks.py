@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 from surgery_cli.document import Case, Document, Outcome, Suite
 from surgery_cli.draft.check import Apart
 from surgery_cli.errors import Problem
+from surgery_cli.reports.findings import of_step
 from surgery_cli.words.quantities import counted, leaves_text
 
 
@@ -72,7 +73,9 @@ class Checked(Document, kw_only=True, frozen=True):
         return sum(not rule.holds and rule.severity == severity for rule in self.rules)
 
     def suite(self) -> Suite:
-        return Suite("check", self.address, [_case(rule) for rule in self.rules], self.seconds)
+        subject = of_step(self.checkpoint, self.named_step)
+        cases = [_case(rule) for rule in self.rules]
+        return Suite("check", subject, cases, self.seconds, judged=self.address)
 
 
 _MOST_APART: Final = 20

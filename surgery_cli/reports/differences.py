@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from surgery_cli.document import Case, Document, Suite
+from surgery_cli.reports.findings import of_step
 from surgery_cli.words.quantities import number_text
 
 
@@ -74,7 +75,9 @@ class Difference(Document, kw_only=True, frozen=True):
             *(Case(name=path or ".") for path in self.agreeing),
             *(Case(name=p, outcome="skipped", what="not compared") for p in self.not_compared),
         ]
-        return Suite("diff", f"{self.address_a} {self.address_b}", cases)
+        sides = of_step(self.a, self.named_step_a), of_step(self.b, self.named_step_b)
+        judged = f"{self.address_a} {self.address_b}"
+        return Suite("diff", " ".join(sides), cases, judged=judged)
 
 
 def _case_of_change(change: Change) -> Case:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from surgery_cli.document import Case
 
@@ -47,3 +48,8 @@ def case_of(finding: Finding) -> Case:
         what=finding.what,
         details=[*(f"{side} {text}" for side, text in sides if text), *filter(None, said)],
     )
+
+
+def of_step(root: str, step: int | UnsetType) -> str:
+    """What a suite is about: two steps of a run that were named are two things, to what keeps their results."""
+    return root if step is UNSET else f"{root}@{step}"

@@ -13,12 +13,19 @@ ATTRIBUTES = {
     "error": {"message", "type"},
     "skipped": {"message", "type"},
     "system-out": set(),
+    "properties": set(),
+    "property": {"name", "value"},
 }
-REQUIRED = {"testsuite": {"name", "tests"}, "testcase": {"name", "classname"}}
+REQUIRED = {
+    "testsuite": {"name", "tests"},
+    "testcase": {"name", "classname"},
+    "property": {"name", "value"},
+}
 CHILDREN = {
     "testsuites": {"testsuite"},
     "testsuite": {"properties", "testcase", "system-out", "system-err"},
     "testcase": {"skipped", "error", "failure", "system-out", "system-err"},
+    "properties": {"property"},
 }
 
 

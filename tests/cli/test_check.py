@@ -445,26 +445,35 @@ def test_what_differs_from_the_structure_of_another_is_found_on_both_sides(
 def test_every_format_names_the_step_that_was_judged_however_it_was_named(
     surgery, checkpoint, policy, tmp_path
 ):
-    """A result on file says of which step it is, when the run has long gone on."""
+    """A result on file says of which step it is, when the run has long gone on.
+
+    What keeps results by their class takes two steps that were named for two things; the newest stays the run's own.
+    """
     rules = policy("- {id: calm, at: params, finite: true}\n- {id: tiny, at: params, shape: [7]}\n")
     files = {form: tmp_path / f"report.{form}" for form in ("junit", "json", "github", "markdown")}
     written = [word for form in files.items() for word in ("--output", "{}={}".format(*form))]
     run = checkpoint.resolve()
     whole = run / "500"
-    for words, about in (
-        (["check", f"{run}@250", rules], f"{run}@250"),
-        (["check", run, rules, "--step", "250"], f"{run}@250"),
-        (["check", run, rules], f"{run}@500"),
-        (["check", f"{run}@latest", rules], f"{run}@500"),
-        (["check", whole, rules], f"{whole}"),
-        (["verify", run], f"{run}@500"),
-        (["verify", f"{run}@250", "--like", run], f"{run}@250"),
-        (["diff", f"{run}@250", f"{run}@latest", "step"], f"{run}@250 {run}@500"),
-        (["diff", f"{run}@250", run, "step"], f"{run}@250 {run}@500"),
+    for words, about, subject in (
+        (["check", f"{run}@250", rules], f"{run}@250", f"{run}@250"),
+        (["check", run, rules, "--step", "250"], f"{run}@250", f"{run}@250"),
+        (["check", run, rules], f"{run}@500", f"{run}"),
+        (["check", f"{run}@latest", rules], f"{run}@500", f"{run}"),
+        (["check", whole, rules], f"{whole}", f"{whole}"),
+        (["verify", run], f"{run}@500", f"{run}"),
+        (["verify", f"{run}@250", "--like", run], f"{run}@250", f"{run}@250"),
+        (
+            ["diff", f"{run}@250", f"{run}@latest", "step"],
+            f"{run}@250 {run}@500",
+            f"{run}@250 {run}",
+        ),
+        (["diff", f"{run}@250", run, "step"], f"{run}@250 {run}@500", f"{run}@250 {run}"),
     ):
         surgery(*words, "-q", *written)
-        cases = ET.parse(files["junit"]).iter("testcase")
-        assert {case.get("classname") for case in cases} == {f"surgery {words[0]} {about}"}
+        suite = ET.parse(files["junit"])
+        assert [one.get("value") for one in suite.iter("property")] == [about]
+        named = {case.get("classname") for case in suite.iter("testcase")}
+        assert named == {f"surgery {words[0]} {subject}"}
         document = json.loads(files["json"].read_text())
         addresses = [
             document[key] for key in ("address", "address_a", "address_b") if key in document

@@ -39,7 +39,7 @@ def _command(case: Case, suite: Suite) -> str:
     place = {"file": _in_workspace(case.file), "line": case.line, "col": case.column}
     given = {**place, "title": title}
     properties = ",".join(f"{key}={_property(str(v))}" for key, v in given.items() if v)
-    about = f"in {suite.subject}" if suite.subject else ""
+    about = f"in {suite.judged}" if suite.judged else ""
     text = "\n".join(filter(None, (case.what, *case.details[:_MOST], about)))
     return f"::{_LEVELS[case.outcome]} {properties}::{_data(text)}"
 

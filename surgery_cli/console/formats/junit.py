@@ -25,6 +25,9 @@ def text_of(document: Document) -> str:
     given = {"name": name, **{key: str(count) for key, count in counts.items()}, **time}
     root = ET.Element("testsuites", given)
     found = ET.SubElement(root, "testsuite", given)
+    if suite.judged:
+        properties = ET.SubElement(found, "properties")
+        ET.SubElement(properties, "property", name="checkpoint", value=suite.judged)
     classname = f"{name} {suite.subject}".strip()
     for case in suite.cases:
         _add(found, case, classname)

@@ -40,8 +40,8 @@ def _head(suite: Suite) -> Iterator[str]:
     is_good = not suite.count("failed", "error")
     yield f"### {'✅' if is_good else '❌'} surgery {_plain(suite.command)}"
     yield ""
-    if suite.subject:
-        yield f"{_plain(suite.subject)}"
+    if about := suite.judged or suite.subject:
+        yield _plain(about)
         yield ""
     counts = {
         word: sum(case.outcome == name for case in suite.cases) for name, word in _WORDS.items()
