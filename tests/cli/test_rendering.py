@@ -332,6 +332,8 @@ def test_a_difference_names_each_leaf_and_how_far_it_is_off():
     document = reports.Difference(
         a="/a",
         b="/b",
+        address_a="/a@4",
+        address_b="/b",
         chosen_a="step 4 (as asked), item 'default'",
         chosen_b="one tree",
         step_a=4,
@@ -391,7 +393,8 @@ def test_a_difference_names_each_leaf_and_how_far_it_is_off():
 )  # fmt: skip
 def test_how_many_leaves_were_not_read_reads_right(equal, shared, text):
     document = reports.Difference(
-        a="/a", b="/b", chosen_a="", chosen_b="", step_a=None, step_b=None, only_in_a=[], only_in_b=[],
+        a="/a", b="/b", address_a="/a", address_b="/b",
+        chosen_a="", chosen_b="", step_a=None, step_b=None, only_in_a=[], only_in_b=[],
         changed=[], equal=equal, equal_by_reference=shared, structure_only=False,
     )  # fmt: skip
     assert plain(difference.render, document).splitlines()[-1] == f"no difference: {text}"
@@ -399,7 +402,8 @@ def test_how_many_leaves_were_not_read_reads_right(equal, shared, text):
 
 def test_what_tolerances_let_be_is_said():
     document = reports.Difference(
-        a="/a", b="/b", chosen_a="", chosen_b="", step_a=None, step_b=None, only_in_a=[], only_in_b=[],
+        a="/a", b="/b", address_a="/a", address_b="/b",
+        chosen_a="", chosen_b="", step_a=None, step_b=None, only_in_a=[], only_in_b=[],
         changed=[], equal=2, equal_by_reference=0, structure_only=False, rtol=1e-3, atol=float("inf"),
     )  # fmt: skip
     assert plain(difference.render, document).splitlines()[-1] == (
@@ -410,6 +414,7 @@ def test_what_tolerances_let_be_is_said():
 def test_a_verdict_begins_with_the_counts_and_lists_every_finding():
     document = reports.Verdict(
         checkpoint="/a",
+        address="/a",
         against="/b",
         agrees=False,
         findings=[
@@ -434,7 +439,7 @@ def test_a_verdict_begins_with_the_counts_and_lists_every_finding():
 
 def test_nothing_checked_is_not_called_agreement():
     document = reports.Verdict(
-        checkpoint="/a", against="", agrees=True, findings=[], checked=0, unchecked=2
+        checkpoint="/a", address="/a", against="", agrees=True, findings=[], checked=0, unchecked=2
     )
 
     first = plain(verdict.render, document).splitlines()[0]
