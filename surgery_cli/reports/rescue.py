@@ -26,6 +26,8 @@ class SavedRow(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     proof: Proof | Literal[""] = ""
     routes: list[Route] = []
     filled_from: str = ""
+    filled_type: str = ""
+    """Shape and dtype there, if nothing that is left says what they were."""
     why: str = ""
     digest: str = ""
     assumes: Assumption | Literal[""] = ""

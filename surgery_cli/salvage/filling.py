@@ -15,6 +15,7 @@ from surgery_cli.proof.records import checked
 from surgery_cli.salvage.item import BrokenItem, spec_of
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.older_steps import path_there
+from surgery_cli.salvage.shapes_on_record import RecordedShapes
 from surgery_cli.salvage.survey import Survey
 from surgery_cli.salvage.writing import KeptLeaf
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -34,6 +35,8 @@ class Fill(NamedTuple):
 
     kept: KeptLeaf
     origin: str
+    type_text: str = ""
+    """What it is there, if nothing that is left says what it was."""
 
 
 class OfAnother(msgspec.Struct, frozen=True):
@@ -69,6 +72,11 @@ class OfScript(msgspec.Struct, frozen=True):
     def blocks(self) -> Sequence[Window]:
         every = itertools.product(*map(range, self.document.grid))
         return self.missing or [self.document.window(place) for place in every]
+
+    @property
+    def type_text(self) -> str:
+        values = self.values
+        return LeafSpec(kind=LeafKind.NUMPY, shape=values.shape, dtype=values.dtype.name).type_text
 
     def stored(self, zarr: int) -> Mapping[str, StoredValue]:
         return {DOCUMENT_NAMES[zarr]: self.document.raw}
@@ -108,21 +116,23 @@ def fills_of(
         CheckpointError: a leaf of it does not decode, or not to the values that are on record of it.
     """
     source = checked(other)
+    recorded: dict[str, RecordedShapes] = {}
 
     def fill(name: str, leaf: SavedLeaf) -> Fill:
         path, item = path_there(other, survey.place, name, leaf.path), survey.items[name]
-        kept = (
-            _of_another(path, leaf, other, item.zarr, fill_by)
-            if isinstance(item, BrokenItem)
-            else _of_file(path, leaf, other)
-        )
+        if isinstance(item, BrokenItem):
+            shapes = recorded.setdefault(name, RecordedShapes(item))
+            kept = _of_another(path, leaf, other, item.zarr, shapes, fill_by)
+        else:
+            kept = _of_file(path, leaf, other)
         spec = other.tree[path]
         if not spec.has_array:
             return Fill(kept, other.address)
+        taken = "" if _is_described(leaf) else spec.type_text
         digest = leaf_digest(source, path, spec, digest_reading(spec, memory_bytes))
         if kept.filled is not None and kept.filled.is_whole:
             kept = kept._replace(leaf=msgspec.structs.replace(leaf, digest=digest))
-        return Fill(kept, other.address)
+        return Fill(kept, other.address, taken)
 
     return _fills(survey, fill)
 
@@ -135,6 +145,7 @@ def fills_of_script(
     Raises:
         PlanError: it gives no such leaf, or one of another shape or dtype; all of them at once.
     """
+    recorded: dict[str, RecordedShapes] = {}
 
     def fill(item_name: str, leaf: SavedLeaf) -> Fill:
         path, item = survey.path(item_name, leaf.path), survey.items[item_name]
@@ -145,7 +156,12 @@ def fills_of_script(
                 why="it is to fill what is lost of it",
                 fix="name the function that makes what was saved there",
             )
-        return Fill(_of_script(path, leaf, values[path], name, item, fill_by), name)
+        shapes = recorded.setdefault(item_name, RecordedShapes(item))
+        kept = _of_script(path, leaf, values[path], name, item, shapes, fill_by)
+        filled = kept.filled
+        if isinstance(filled, OfScript) and not _is_described(leaf):
+            return Fill(kept, name, filled.type_text)
+        return Fill(kept, name)
 
     return _fills(survey, fill)
 
@@ -183,7 +199,12 @@ def _has_none(path: LeafPath, other: Checkpoint) -> PlanError:
 
 
 def _of_another(
-    path: LeafPath, leaf: SavedLeaf, other: Checkpoint, zarr: int, fill_by: FillBy
+    path: LeafPath,
+    leaf: SavedLeaf,
+    other: Checkpoint,
+    zarr: int,
+    shapes: RecordedShapes,
+    fill_by: FillBy,
 ) -> KeptLeaf:
     if path not in other.tree:
         raise _has_none(path, other)
@@ -197,7 +218,7 @@ def _of_another(
             fix="fill from an Orbax checkpoint of the same layout",
         )
     store, array = stored
-    _refuse_another_type(path, leaf, spec, other.address)
+    _refuse_another_type(path, leaf, spec, other.address, shapes)
     if store.zarr != zarr:
         raise PlanError(
             f"'{other.address}' is stored as zarr {store.zarr}, and what is left as zarr {zarr}",
@@ -207,7 +228,13 @@ def _of_another(
 
 
 def _of_script(
-    path: LeafPath, leaf: SavedLeaf, value: Any, name: str, item: BrokenItem, fill_by: FillBy
+    path: LeafPath,
+    leaf: SavedLeaf,
+    value: Any,
+    name: str,
+    item: BrokenItem,
+    shapes: RecordedShapes,
+    fill_by: FillBy,
 ) -> KeptLeaf:
     import numpy as np
 
@@ -218,7 +245,7 @@ def _of_script(
     if not hasattr(value, "dtype") and own is not None:  # a Python number has no width
         values = values.astype(numpy_dtype(own.document.dtype))
     spec = LeafSpec(kind=LeafKind.NUMPY, shape=values.shape, dtype=values.dtype.name)
-    _refuse_another_type(path, leaf, spec, name)
+    _refuse_another_type(path, leaf, spec, name, shapes)
     if own is not None:
         return KeptLeaf(leaf, OfScript(values, own.document, blocks_of(leaf, fill_by)))
     like = next((array.document for array in item.arrays.values()), None)
@@ -227,17 +254,32 @@ def _of_script(
     return KeptLeaf(leaf, OfScript(values, parse(raw)))
 
 
-def _refuse_another_type(path: LeafPath, leaf: SavedLeaf, spec: LeafSpec, where: str) -> None:
+def _is_described(leaf: SavedLeaf) -> bool:
+    return leaf.array is not None or leaf.spec is not None
+
+
+def _refuse_another_type(
+    path: LeafPath,
+    leaf: SavedLeaf,
+    spec: LeafSpec,
+    where: str,
+    shapes: RecordedShapes | None = None,
+) -> None:
     """Refuse what has another shape or dtype than is known of the leaf that was lost.
 
     Raises:
         PlanError: so.
     """
     own = leaf.spec if leaf.array is None else spec_of(leaf.array, LeafKind.ARRAY)
+    why = ""
     if own is not None and (own.shape, own.dtype) != (spec.shape, spec.dtype):
+        why = f"it is {spec.type_text}, and was {own.type_text}"
+    elif own is None and shapes and (against := shapes.against(leaf.path, spec.shape)):
+        why = f"it is {spec.type_text}, and what is lost {against}"
+    if why:
         raise PlanError(
             f"'{path}' of '{where}' does not fit",
-            why=f"it is {spec.type_text}, and was {own.type_text}",
+            why=why,
             fix="name what has the same leaves: an older step of the run, or its own script",
         )
 

@@ -72,7 +72,7 @@ def rescue(
         _check_free(target)
         check_destination(target, place.root, force=False)
     survey, fills, other = surveyed(place, asked, memory_bytes, listener, say)
-    rows = saved_rows(survey, {path: one.origin for path, one in fills.items()})
+    rows = saved_rows(survey, fills)
     report = rescue_report(survey, rows, None if other is None else other.location)
     report = msgspec.structs.replace(report, notes=[*doubts, *report.notes])
     if target is None:

@@ -9,6 +9,7 @@ from typing import Final
 from surgery_cli import reports
 from surgery_cli.proof.sharding_file import STILL_RESTORED
 from surgery_cli.salvage.file import BrokenFile
+from surgery_cli.salvage.filling import Fill
 from surgery_cli.salvage.item import BrokenItem, spec_of
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.place import fault_beside
@@ -29,12 +30,13 @@ _LACKING: Final = ("names of arrays", "the file before its break")
 """Whence not all names may be known."""
 
 
-def saved_rows(survey: Survey, origins: Mapping[LeafPath, str]) -> list[reports.SavedRow]:
-    """A row for every leaf; ``origins`` are those of what fills it."""
+def saved_rows(survey: Survey, fills: Mapping[LeafPath, Fill]) -> list[reports.SavedRow]:
+    """A row for every leaf, with what fills it."""
     rows = []
     for name, leaves in survey.leaves.items():
         for inner, leaf in leaves.items():
             path = survey.path(name, inner)
+            fill = fills.get(path)
             rows.append(
                 reports.SavedRow(
                     path=str(path),
@@ -44,7 +46,8 @@ def saved_rows(survey: Survey, origins: Mapping[LeafPath, str]) -> list[reports.
                     missing=[_slices(block) for block in leaf.missing if block],
                     proof=leaf.proof or "",
                     routes=[] if leaf.array is None else list(leaf.array.routes),
-                    filled_from=origins.get(path, ""),
+                    filled_from="" if fill is None else fill.origin,
+                    filled_type="" if fill is None else fill.type_text,
                     why=leaf.why,
                     digest="" if leaf.digest is None else leaf.digest.digest,
                     assumes=leaf.assumes or "",
@@ -95,6 +98,12 @@ def rescue_report(
     if filled_from is not None and filled_from.shape == "root":
         step = f"step {filled_from.step} of '{filled_from.root}'"
         said = f"{step} fills what is not whole: the newest before it of which that can be read"
+        notes.append(Consequence(DocsPage.RESCUE_WRITES, said))
+    if untold := [f"'{row.path}' ({row.filled_type})" for row in rows if row.filled_type]:
+        named = listed(untold, 6, word="and")
+        said = (
+            f"nothing that is left describes {named}: the dtype at least is that of what fills it"
+        )
         notes.append(Consequence(DocsPage.RESCUE_WRITES, said))
     doubts = [*filter(None, [survey.record_fault]), *_doubts(survey, rows)]
     notes += [Consequence(DocsPage.RESCUE_LEAVES, doubt) for doubt in doubts]

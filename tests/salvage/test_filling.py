@@ -1,6 +1,10 @@
 """What stands for what is lost: an older step's leaves, or what the training script begins with."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 import textwrap
 
 import jax
@@ -207,3 +211,97 @@ def test_a_text_that_is_not_what_was_sealed_is_lost(tmp_path):
 
     assert rows["name"].state == "lost"
     assert all(row.state == "whole" for path, row in rows.items() if path != "name")
+
+
+def _without(place, name, is_folder):
+    """A leaf folder without what describes it, or none."""
+    shutil.rmtree(place / name) if is_folder else (place / name / ".zarray").unlink()
+
+
+@pytest.mark.parametrize("is_folder", [True, False], ids=["folder", "description"])
+@pytest.mark.parametrize("fill_by", ["leaf", "chunk"])
+@pytest.mark.parametrize("width", [32, 66, 1], ids=["narrower", "twice as wide", "one"])
+def test_what_has_another_shape_than_the_blocks_on_record_fills_nothing(
+    tmp_path, is_folder, fill_by, width
+):
+    broken, other = tmp_path / "broken", tmp_path / "other"
+    tree = jax.device_put({name: _tree()[name] for name in ("params", "opt", "step")})
+    ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=False)).save(broken, tree)
+    tree["params"]["kernel"] = jax.numpy.zeros((24, width), np.int32)
+    ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=False)).save(other, tree)
+    _without(broken, "params.kernel", is_folder)
+
+    with pytest.raises(PlanError, match=r"'params/kernel' .* does not fit") as refused:
+        surgery.rescue(str(broken), str(tmp_path / "new"), fill_from=str(other), fill_by=fill_by)
+    assert f"it is int32[24,{width}]" in str(refused.value.problems[0].why)
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_type_of_what_nothing_describes_is_named_with_what_fills_it(tmp_path):
+    broken, other = _saved(tmp_path / "broken"), _saved(tmp_path / "other", 2)
+    _without(broken, "params.kernel", is_folder=True)
+    next(f for f in (broken / "opt.0.mu").iterdir() if f.name != ".zarray").unlink()
+
+    done = surgery.rescue(str(broken), str(tmp_path / "new"), fill_from=str(other))
+
+    types = {row.path: row.filled_type for row in done.leaves if row.filled_from}
+    assert types == {"params/kernel": "float32[24,33]", "opt/0/mu": ""}
+    (said,) = [str(note) for note in done.notes if "nothing that is left" in str(note)]
+    assert "'params/kernel' (float32[24,33])" in said
+
+
+MESHES = """
+import sys, jax, numpy as np, orbax.checkpoint as ocp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+for place, count in zip(sys.argv[1:], (4, 2), strict=True):
+    mesh = Mesh(np.array(jax.devices()[:count]), ("d",))
+    values = {"split": P("d"), "copied": P(), "other": P(None, "d")}
+    tree = {
+        name: jax.device_put(np.arange(96, dtype=np.float32).reshape(8, 12), NamedSharding(mesh, spec))
+        for name, spec in values.items()
+    }
+    ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=False)).save(place, tree)
+"""
+
+
+@pytest.fixture(scope="module")
+def of_two_meshes(tmp_path_factory):
+    """The same values, saved from four devices and from two."""
+    places = [tmp_path_factory.mktemp("meshes") / name for name in ("four", "two")]
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", MESHES, *map(str, places)]
+    subprocess.run(command, check=True, env={**os.environ, **flags}, timeout=120)
+    return places
+
+
+@pytest.mark.parametrize("name", ["split", "copied", "other"])
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_the_same_shape_on_another_mesh_fills(tmp_path, of_two_meshes, name, is_reversed):
+    source, other = reversed(of_two_meshes) if is_reversed else of_two_meshes
+    broken = tmp_path / "broken"
+    shutil.copytree(source, broken)
+    shutil.rmtree(broken / name)
+
+    surgery.rescue(str(broken), str(tmp_path / "new"), fill_from=str(other))
+
+    expected = np.arange(96, dtype=np.float32).reshape(8, 12)
+    args = ocp.args.PyTreeRestore(
+        restore_args={
+            n: ocp.RestoreArgs(restore_type=np.ndarray) for n in ("split", "copied", "other")
+        }
+    )
+    found = ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).restore(tmp_path / "new", args)
+    assert np.array_equal(found[name], expected)
+
+
+@pytest.mark.parametrize("name", ["split", "other"])
+def test_a_mesh_on_record_tells_shapes_that_its_blocks_would_fit(tmp_path, of_two_meshes, name):
+    broken, other = tmp_path / "broken", tmp_path / "other"
+    shutil.copytree(of_two_meshes[0], broken)
+    shutil.rmtree(broken / name)
+    tree = {n: np.zeros((16, 12), np.float32) for n in ("split", "copied", "other")}
+    ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=False)).save(other, tree)
+
+    with pytest.raises(PlanError, match="does not fit"):
+        surgery.rescue(str(broken), str(tmp_path / "new"), fill_from=str(other))

@@ -77,4 +77,5 @@ def _leaf(row: SavedRow, page: Page) -> None:
     if any(row.missing):
         page.line(f"missing {listed(row.missing, 4)}", indent=4)
     if row.filled_from:
-        page.line(f"taken from {row.filled_from}", indent=4)
+        as_there = f", where it is {row.filled_type}" if row.filled_type else ""
+        page.line(f"taken from {row.filled_from}{as_there}", indent=4)
