@@ -488,3 +488,32 @@ def test_what_no_manager_takes_for_a_step_is_named_with_its_bytes(run, copy):
     (row,) = [row for row in found.places if row.path == copy]
     assert any(text in row.why[-1] for text in ("its name is no step's", "'1' is step 1, too"))
     assert row.bytes > 0
+
+
+@pytest.mark.parametrize("kind", ["save", "step", "staging", "set aside"])
+def test_nothing_may_go_before_all_of_it_was_searched(run, monkeypatch, kind):
+    """As with data of over a gigabyte: what no manifest leads to is looked for by `rescue`, and by `--read-data`."""
+    monkeypatch.setattr("surgery_cli.salvage.glance._SCANNED_BYTES", 0)
+    name = {
+        "save": "7.orbax-checkpoint-tmp",
+        "step": "7",
+        "staging": ".7-new.surgery-tmp-0f3a9c21",
+        "set aside": "7.surgery-old",
+    }[kind]
+    broken = run / name
+    shutil.copytree(run / "6", broken)
+    for manifest in broken.rglob("manifest.ocdbt"):
+        manifest.unlink()
+    shutil.rmtree(broken / "default" / "d")
+
+    found = place(run, name)
+    assert not found.whole_leaves
+    assert found.state != "whole"
+    assert "searched" in found.todo or "brings it back" in found.todo
+    for said in ("may go", "no whole leaf", "never was whole"):
+        assert said not in found.todo
+    if kind in ("save", "step"):
+        read = place(run, name, read_data=True)
+        assert (read.whole_leaves, read.leaves, read.at_least) == (2, 2, False)
+        assert f"surgery rescue {broken}" in read.todo
+        assert "searched" not in read.todo

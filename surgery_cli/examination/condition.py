@@ -219,7 +219,10 @@ def with_rescue(found: Condition, *, is_save: bool = False) -> Condition:
     if copies:
         of = ", ".join(copies)
         why.append(f"files in it have names that {of} gives until they are whole")
-    if left is None or not left.whole:
+    if isinstance(path, BucketPath) or (left is not None and not left.whole and left.is_least):
+        todo = f"`surgery rescue {quote(str(path))}` reads all of it, and shows what is whole{NOT_SEARCHED}"
+        left = left if left is not None and left.leaves else None
+    elif left is None or not left.whole:
         todo = (_NEVER_WHOLE if is_save else NOTHING_WHOLE) + _beside(path)
         left = left if left is not None and left.leaves else None
     elif left.whole == left.leaves and left.lost:
@@ -229,7 +232,7 @@ def with_rescue(found: Condition, *, is_save: bool = False) -> Condition:
         todo = f"{_rescue(path)}` writes a checkpoint of all of them"
     else:
         todo = f"`surgery rescue {quote(str(path))}` shows what is left, leaf by leaf"
-    if left is not None and left.whole and is_save:
+    if left is not None and not left.is_sure_of_none and is_save:
         todo += "; before the job starts again, which may remove it"
     if copies:
         todo = f"do the copy again; else {todo}"
@@ -263,3 +266,5 @@ _NEVER_WHOLE: Final = (
     "no whole leaf was found in it, and it never was whole: it may go once no job is at work there"
 )
 NOTHING_WHOLE: Final = "copy it again from where it is whole: no whole leaf was found in it"
+NOT_SEARCHED: Final = "; not everything in it was searched yet"
+"""Said as long as it is so: nothing of what stands there may be called lost."""

@@ -74,7 +74,7 @@ def _leftover(
         state=State.LEFTOVER,
         of="surgery",
         seen=seen,
-        left=left,
+        left=left if left is not None and left.leaves else None,
         why=why,
         todo=todo,
     )
@@ -82,6 +82,8 @@ def _leftover(
 
 def _with_leaves(left: Glance | None) -> str:
     """What whoever removes it should know before."""
+    if left is not None and not left.whole and left.is_least:
+        return "; not everything in it was searched for whole leaves"
     return f", with {left} that look whole" if left is not None and left.whole else ""
 
 

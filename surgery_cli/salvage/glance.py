@@ -8,10 +8,17 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from surgery_cli.errors import BeingWrittenError, CheckpointError, LimitError, SurgeryError
+from surgery_cli.errors import (
+    BeingWrittenError,
+    CheckpointError,
+    LimitError,
+    NotPermittedError,
+    SurgeryError,
+)
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.salvage.file import BrokenFile, format_of_broken
 from surgery_cli.salvage.item import BrokenItem, spec_of
+from surgery_cli.salvage.leaves import contradiction
 from surgery_cli.salvage.older_steps import path_there
 from surgery_cli.salvage.place import BrokenPlace, find_broken
 from surgery_cli.store import filesystem
@@ -19,6 +26,7 @@ from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.orbax.contexts import ServiceFails
 from surgery_cli.store.orbax.sidecars import EMPTY_TYPES, VALUE_TYPES
+from surgery_cli.store.write.step import RECORD
 from surgery_cli.tree import json_pointer
 from surgery_cli.tree.paths import LeafPath, stored_name
 from surgery_cli.tree.specs import LeafKind, LeafSpec
@@ -43,9 +51,17 @@ class Glance(NamedTuple):
     place: BrokenPlace | None = None
     lacking: tuple[tuple[str, LeafPath, LeafSpec | None], ...] = ()
 
+    @property
+    def is_sure_of_none(self) -> bool:
+        """True if all that is there was searched, and no whole leaf was found."""
+        return not self.whole and not self.is_least
+
     def __str__(self) -> str:
         least = "at least " if self.is_least else ""
         return f"{least}{self.whole:,} of {leaves_text(self.leaves)}"
+
+
+_UNSEARCHED: Final = Glance(0, 0, is_least=True, has_structure=False)
 
 
 def opened(text: str, *, step: int | None = None, item: str | None = None) -> Checkpoint:
@@ -72,6 +88,8 @@ def with_rescue(error: CheckpointError, path: Path) -> SurgeryError:
     if isinstance(error, BeingWrittenError | LimitError | ServiceFails):
         return error
     found = glance(path)
+    if found is not None and not found.whole and found.is_least:
+        return _with_search(error, path)
     if (
         found is None
         or not found.whole
@@ -84,11 +102,23 @@ def with_rescue(error: CheckpointError, path: Path) -> SurgeryError:
     return CheckpointError.of([msgspec.structs.replace(first, fix=fix), *rest])
 
 
+def _with_search(error: CheckpointError, path: Path) -> SurgeryError:
+    """The error of a checkpoint of which not all could be searched in a moment."""
+    first, *rest = error.problems
+    if "surgery rescue" in first.fix:
+        return error
+    fix = f"`surgery rescue {quote(str(path))}` searches all of it"
+    fix = f"{fix}; else {first.fix}" if first.fix else fix
+    return CheckpointError.of([msgspec.structs.replace(first, fix=fix), *rest])
+
+
 def glance(path: Path) -> Glance | None:
-    """What is left of a broken checkpoint; None where nothing of a tree can be told."""
+    """What is left of a broken checkpoint; None where nothing of a tree is there."""
     try:
         return _glance(path)
-    except (OSError, SurgeryError):
+    except (OSError, BeingWrittenError, LimitError, NotPermittedError, ServiceFails):
+        return _UNSEARCHED
+    except SurgeryError:
         return None
 
 
@@ -98,6 +128,9 @@ def _glance(path: Path) -> Glance:
     scans = size <= _SCANNED_BYTES
     whole = count = 0
     has_structure = True
+    has_record = filesystem.is_file(
+        place.root / RECORD
+    )  # by which what contradicts itself is judged
     lacking = []
     for name, folder in place.items.items():
         if filesystem.is_file(folder):
@@ -115,7 +148,9 @@ def _glance(path: Path) -> Glance:
             elif entry["value_type"] == VALUE_TYPES[LeafKind.STRING]:
                 is_there = json_pointer.text_at(item.strings, stored_name(leaf)) is not None
             else:
+                said = item.structure.recorded.get(stored_name(leaf), ())
                 is_there = array is not None and array.is_complete
+                is_there &= array is None or has_record or not contradiction(array, entry, said)
             whole += is_there
             count += 1
             if not is_there:

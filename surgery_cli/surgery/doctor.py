@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from surgery_cli import reports
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import CheckpointError, NotPermittedError, SurgeryError
-from surgery_cli.examination.condition import NOTHING_WHOLE
+from surgery_cli.examination.condition import NOT_SEARCHED, NOTHING_WHOLE
 from surgery_cli.examination.examine import examine
 from surgery_cli.examination.places import Kind
 from surgery_cli.examination.states import Condition, State
@@ -131,12 +131,12 @@ def _read(
             first = error.problems[0]
             why = [f"{first.what}: {first.why}"]
             return replace(row, state=str(State.UNREADABLE), why=why, todo=first.fix)
-    if row.whole_leaves and not isinstance(path, BucketPath):
+    if (row.whole_leaves or row.at_least) and not isinstance(path, BucketPath):
         try:
             left = rescue(str(path), memory_bytes=memory_bytes, listener=listener)
         except SurgeryError:
             return row
-        todo = row.todo if left.whole else NOTHING_WHOLE
+        todo = row.todo.replace(NOT_SEARCHED, "") if left.whole else NOTHING_WHOLE
         lost = 0 if found.left is None else len(found.left.lost)  # items, each with a row
         leaves = len(left.leaves) - lost
         return replace(row, leaves=leaves, whole_leaves=left.whole, at_least=False, todo=todo)
