@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from surgery_cli.proof.damaged_text import json_object, resembled, resembles_any
@@ -128,7 +128,10 @@ def _of_arrays(item: PytreeItem) -> Iterator[Fault]:
     for path, leaf in item.leaves.items():
         if leaf.array is not None:
             is_key = leaf.spec.kind is LeafKind.KEY
-            if why := document_fault(leaf.array.document, is_key=is_key):
+            document = leaf.array.document
+            if why := document_fault(document, is_key=is_key) or beyond_fault(
+                document, leaf.array.keys
+            ):
                 yield leaf.array.name, f"'{path}': {why}"
 
 
@@ -142,6 +145,15 @@ def document_fault(document: ArrayDocument, *, is_key: bool) -> str:
     if document.is_big_endian:
         return "it is stored with its bytes in the other order"
     return ""
+
+
+def beyond_fault(document: ArrayDocument, keys: Collection[str]) -> str:
+    """What is stored like chunks of the array and lies outside of its shape: it was larger when they were written."""
+    if len(keys) <= document.chunk_count:
+        return ""
+    beyond = [key for key in keys if document.is_like_chunk(key) and not document.is_chunk(key)]
+    shape = list(document.shape)
+    return f"chunks lie beyond its shape {shape} (first: '{min(beyond)}')" if beyond else ""
 
 
 def _of_array_metadatas(item: PytreeItem) -> Iterator[Fault]:
@@ -183,6 +195,8 @@ def array_entry_fault(found: Any, documents: Mapping[str, ArrayDocument]) -> str
             return f"'{name}' has the {field} {shape} there, and the shape {list(array.shape)}"
         if 0 in array.shape and 0 not in shape:
             return f"'{name}' has the {field} {shape} there, and no elements where it is stored"
+    if not array.can_be_of(found["write_shape"]):
+        return f"'{name}' was written in blocks of {found['write_shape']} there, and its shape is {list(array.shape)}"
     chunk = found["chunk_shape"]  # what a process wrote at once may be several of them
     if chunk != list(array.chunk_shape):
         return f"'{name}' has chunks of {chunk} there, and of {list(array.chunk_shape)} where it is stored"
