@@ -517,3 +517,24 @@ def test_nothing_may_go_before_all_of_it_was_searched(run, monkeypatch, kind):
         assert (read.whole_leaves, read.leaves, read.at_least) == (2, 2, False)
         assert f"surgery rescue {broken}" in read.todo
         assert "searched" not in read.todo
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+@pytest.mark.parametrize("lost", ["state", "ema", "data"])
+def test_leaves_are_in_their_place_only_if_no_tree_on_record_is_gone(tmp_path, lost, is_sealed):
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        for step in (1, 2):
+            items = {name: ocp.args.StandardSave(TREE) for name in ("state", "ema")}
+            args = ocp.args.Composite(**items, data=ocp.args.JsonSave({"seen": step}))
+            manager.save(step, args=args)
+    if is_sealed:
+        surgery.seal(str(tmp_path / "run" / "2"))
+    shutil.rmtree(tmp_path / "run" / "2" / lost)
+
+    found = place(tmp_path / "run", "2")
+
+    assert found.state == "damaged"
+    assert f"'{lost}'" in " ".join([*found.why, found.todo])
+    if not is_sealed:
+        assert ("every leaf is in its place" in found.todo) is (lost == "data")
+        assert f"copy '{lost}' again" in found.todo

@@ -18,7 +18,7 @@ from surgery_cli.examination.states import Condition, State
 from surgery_cli.examination.temporary_names import is_copy
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.proof.damaged_text import json_object
-from surgery_cli.proof.metadata_files import metadata_faults, restore_notes
+from surgery_cli.proof.metadata_files import handlers_of, metadata_faults, restore_notes
 from surgery_cli.proof.sealed_files import seen_since_sealed
 from surgery_cli.proof.step_metadata_file import lacks_step_metadata
 from surgery_cli.salvage.glance import glance
@@ -26,7 +26,7 @@ from surgery_cli.salvage.place import whole_beside
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import is_committed, lock_around
 from surgery_cli.store.filesystem.listing import Listing, unreadable
-from surgery_cli.store.locate.items import STEP_METADATA, step_items
+from surgery_cli.store.locate.items import STEP_METADATA, handler_kind, step_items
 from surgery_cli.store.locate.steps import find_steps
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.write.strategy import WORTHWHILE_DEAD_BYTES
@@ -149,7 +149,9 @@ def _opened(place: Place, seen: Footprint) -> Condition:
 def _todo_beside(checkpoint: Checkpoint, files: Sequence[str]) -> str:
     """What to do about damage beside whole trees; '' where a tree has some, too."""
     location = checkpoint.location
-    trees, path = {path.name for path in location.items.values()}, quote(str(location.root))
+    handlers, path = handlers_of(checkpoint), quote(str(location.root))
+    trees = {path.name for path in location.items.values()}
+    trees |= {name for name, handler in handlers.items() if handler_kind(handler) != "other"}
     if location.folder_of_items is None and set(files) != {STEP_METADATA}:
         return ""
     lacking = list(dict.fromkeys(file.split("/", 1)[0] for file in files))
@@ -228,6 +230,8 @@ def with_rescue(found: Condition, *, is_save: bool = False) -> Condition:
     elif left.whole == left.leaves and left.lost:
         without = quoted(left.lost, 4, word="and")
         todo = f"{_rescue(path)} --allow-partial` writes a checkpoint of all of them, without {without}"
+        if gone := [name for name in left.lost if left.place and name not in left.place.no_trees]:
+            todo = f"copy {quoted(gone, 4, word='and')} again from where it is whole, with its leaves; else {todo}"
     elif left.whole == left.leaves and not found.lost_items:
         todo = f"{_rescue(path)}` writes a checkpoint of all of them"
     else:
