@@ -239,7 +239,7 @@ def parse(raw: bytes) -> ArrayDocument:
                     chunks = tuple(codec["configuration"]["chunk_shape"])
         else:
             raise KeyError(f"zarr_format {version}")
-        integers = all(isinstance(n, int) and n >= 0 for n in (*shape, *chunks, *write))
+        integers = all(type(n) is int and n >= 0 for n in (*shape, *chunks, *write))
         if (
             not integers
             or not len(shape) == len(chunks) == len(write)
