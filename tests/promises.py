@@ -288,8 +288,11 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
     ),
     "doctor.md": (
         Promise(
-            "What is called whole, Orbax restores.",
-            ("test_what_is_called_whole_orbax_restores_and_of_the_rest_it_is_said_what_is_left",),
+            "What is called whole, Orbax restores: as far as metadata tell, or by `--read-data` as chunks decode.",
+            (
+                "test_what_is_called_whole_orbax_restores_and_of_the_rest_it_is_said_what_is_left",
+                "test_what_metadata_cannot_show_is_said_and_found_where_data_is_read",
+            ),
         ),
         Promise(
             "Nothing is removed.",

@@ -538,3 +538,18 @@ def test_leaves_are_in_their_place_only_if_no_tree_on_record_is_gone(tmp_path, l
     if not is_sealed:
         assert ("every leaf is in its place" in found.todo) is (lost == "data")
         assert f"copy '{lost}' again" in found.todo
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_what_metadata_cannot_show_is_said_and_found_where_data_is_read(command, tmp_path, share):  # noqa: F811
+    saved = tmp_path / "ck"
+    ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=False)).save(saved, TREE)
+    chunk = saved / "w" / "0.0"
+    os.truncate(chunk, int(chunk.stat().st_size * share))
+    with pytest.raises(Exception):  # noqa: B017, PT011 - the premise: Orbax refuses it, in whatever words
+        ocp.PyTreeCheckpointer().restore(saved)
+
+    said = " ".join(command("doctor", str(saved), "--settled", "0").out.split())
+    assert "metadata alone" in said
+    assert "a chunk that is cut" in said
+    assert place(saved, ".", read_data=True).state == "damaged"

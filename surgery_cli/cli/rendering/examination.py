@@ -22,7 +22,11 @@ def render(document: Examination, page: Page, *, verbose: bool = False) -> None:
     counts = [f"{count:,} {state}" for state, count in document.counts.items()]
     page.line(f"{listed(counts)}; {_bytes(document)}", indent=2)
     if not document.reads_data:
-        page.line("from metadata alone: `--read-data` reads and decodes every leaf", indent=2)
+        page.line(
+            "from metadata alone, which a chunk that is cut or flipped agrees with:"
+            " `--read-data` reads every leaf",
+            indent=2,
+        )
     lines = list(_series(document.places, verbose=verbose))
     shown = lines if verbose else lines[:_SHOWN]
     page.line()
