@@ -49,7 +49,7 @@ def into_run(source: str, destination: str, options: Options) -> Asked:
     with reading(path_at(source)):
         location = locate(source, step=options.step, item=options.item)
     step = _step_of(location)
-    if step is None or real_path(target) != step.parent:
+    if step is None or filesystem.real(target) != step.parent:  # however the run is named
         _refuse_another_run(target, source)
         return asked
     if options.force:

@@ -78,6 +78,38 @@ def test_a_manager_restores_the_new_step_and_the_others_are_as_they_were(tmp_pat
     assert metrics is None  # they were measured on other values
 
 
+@pytest.mark.parametrize("named", ["link link", "link run", "run link", "step link", "chain sub"])
+def test_a_run_may_be_named_by_links(tmp_path, named):
+    run = saved(tmp_path / "run")
+    (tmp_path / "link").symlink_to("run")
+    (tmp_path / "chain").symlink_to("link")
+    (tmp_path / "sub").symlink_to(tmp_path)
+    places = {"step": tmp_path / "chain" / "3", "sub": tmp_path / "sub" / "chain"}
+    source, destination = (places.get(name, tmp_path / name) for name in named.split())
+    before = state(run)
+    report = apply(source, destination, as_step=7)
+    assert report.destination == str(destination / "7")
+    assert state(run, but="7") == before
+    steps, tree, _ = restored(run, 7)
+    assert list(steps) == [3, 5, 7]
+    np.testing.assert_array_equal(tree["params"]["w"], TREE["params"]["w"] * 2)
+    with pytest.raises(DestinationError, match="is taken"):
+        apply(source, destination, as_step=5)
+    with pytest.raises(DestinationError, match="the run itself"):
+        apply(source, destination, as_step=8, force=True)
+    other = saved(tmp_path / "other")
+    (tmp_path / "far").symlink_to(other)
+    with pytest.raises(DestinationError, match="does not belong"):
+        apply(source, tmp_path / "far", as_step=8)
+
+
+def test_a_destination_that_is_a_circle_of_links_exists(tmp_path):
+    run = saved(tmp_path / "run")
+    (tmp_path / "circle").symlink_to("circle")
+    with pytest.raises(DestinationError, match="exists"):
+        apply(run, tmp_path / "circle", as_step=7)
+
+
 def best(path, **form):
     with ocp.CheckpointManager(path, options=names(**form)) as manager:
         return manager.best_step()

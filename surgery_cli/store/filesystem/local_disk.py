@@ -59,7 +59,7 @@ class LocalDisk:
     status_now = status
 
     def real(self, place: Place) -> Path:
-        return Path(place).resolve()
+        return Path(os.path.realpath(place))  # a circle of links is an error of `Path.resolve`
 
     def is_link(self, place: Place) -> bool:
         return os.path.islink(place)
