@@ -1,7 +1,9 @@
 """Results for other programs: `--output FORMAT=FILE`, and what it takes to add a format."""
 
 import json
+import os
 import resource
+import subprocess
 import sys
 from pathlib import Path
 
@@ -114,3 +116,50 @@ def test_a_file_that_cannot_be_written_is_left_as_it_was(surgery, tmp_path, monk
         assert (result.code, "File too large" in result.err) == (4, True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["old.json", "source"]
     assert old.read_text() == "as it was"
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("/dev/stdout", "> log"),
+        ("/dev/stdout", ">> log"),
+        ("/dev/stdout", "| cat >> log"),
+        ("/dev/stderr", "2>> log"),
+        ("/dev/fd/7", "7>> log"),
+        ("/proc/self/fd/1", "> log"),
+        ("link", "> log"),
+    ],
+)
+@pytest.mark.parametrize("words", ["--output github=", "--output json=", "--html "])
+def test_what_is_open_already_is_written_behind_what_stands_in_it(tmp_path, words, name, file):
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    (tmp_path / "log").write_text("")
+    call = f"verify none {words}{name}"
+    script = (
+        f"echo before > log; ( {sys.executable} -m surgery_cli {call} ) {file}; echo after >> log"
+    )
+    if ">>" not in file:
+        script = f"( echo before; {sys.executable} -m surgery_cli {call}; echo after ) {file}"
+    env = {**os.environ, "PYTHONPATH": str(Path(formats.__file__).parents[3])}
+    subprocess.run(["bash", "-c", script], cwd=tmp_path, env=env, check=True, capture_output=True)
+    log = (tmp_path / "log").read_text().splitlines()
+    assert (log[0], log[-1]) == ("before", "after")
+    assert any("none" in line for line in log[1:-1])
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("/dev/fd/7", "no file is open there"),
+        ("/dev/fd/6", "no file is open there"),  # open, but only to be read
+        ("log", "what is printed goes there: `/dev/stdout`"),
+        ("other", "what is printed goes there: `/dev/stderr`"),
+    ],
+)
+def test_what_would_be_lost_or_is_not_open_is_refused_before_any_work(tmp_path, name, said):
+    command = f"{sys.executable} -m surgery_cli verify none --output json={name}"
+    script = f"( echo before; {command}; echo after ) > log 2> other 6< /dev/null"
+    env = {**os.environ, "PYTHONPATH": str(Path(formats.__file__).parents[3])}
+    subprocess.run(["bash", "-c", script], cwd=tmp_path, env=env, check=True)
+    assert (tmp_path / "log").read_text() == "before\nafter\n"
+    assert said in (tmp_path / "other").read_text()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
+from surgery_cli.console.descriptors import append, descriptor_of, is_writable, printed_to
 from surgery_cli.console.formats.table import FORMATS, formats_of, text_of
 from surgery_cli.document import Failure
 from surgery_cli.errors import DestinationError, PlanError, SurgeryError, WriteError
@@ -94,16 +95,9 @@ def _read(text: str, command: str) -> OutputFile:
 
 
 def _check(path: Path, looked_at: Sequence[str]) -> None:
-    file = path.absolute()
-    if path.is_dir() or not os.access(file.parent, os.W_OK | os.X_OK):
-        raise DestinationError(
-            f"'{path}' cannot be made",
-            why="it is a directory"
-            if path.is_dir()
-            else f"'{file.parent}' is no directory that can be written into",
-            fix="name another file",
-        )
-    real = file.resolve()
+    if why := _hindrance(path):
+        raise DestinationError(f"'{path}' cannot be made", why=why, fix="name another file")
+    real = path.resolve()
     for text, place in ((one, place) for one in looked_at for place in _places_of(one)):
         if real.is_relative_to(place):
             raise DestinationError(
@@ -113,6 +107,26 @@ def _check(path: Path, looked_at: Sequence[str]) -> None:
                 why="a checkpoint holds what its writer put there, and nothing else",
                 fix="name a file outside of it",
             )
+
+
+def _hindrance(path: Path) -> str:
+    """Why nothing can be written there; "" if it can, as far as can be told before."""
+    if (descriptor := descriptor_of(path)) is not None:
+        return "" if is_writable(descriptor) else "no file is open there that can be written"
+    if path.is_dir():
+        return "it is a directory"
+    if _is_special(path):
+        return "" if os.access(path, os.W_OK) else "it may not be written"
+    if stream := printed_to(path):
+        return f"what is printed goes there: `{stream}` puts both there"
+    folder = path.absolute().parent
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return f"'{folder}' is no directory that can be written into"
+    return ""
+
+
+def _is_special(path: Path) -> bool:
+    return path.exists() and not path.is_file()
 
 
 def _places_of(text: str) -> Iterator[Path]:
@@ -166,8 +180,11 @@ def failures_written(files: Sequence[OutputFile]) -> Iterator[None]:
 
 
 def _put(path: Path, text: str) -> None:
-    """Write a file whole or not at all; into what is no file (a pipe) as it is."""
-    if path.exists() and not path.is_file():
+    """Write a file whole or not at all; into what is no file (a pipe), or is open (`/dev/stdout`), as it is."""
+    if (descriptor := descriptor_of(path)) is not None:
+        append(descriptor, text)
+        return
+    if _is_special(path):
         path.write_text(text, encoding="utf-8")
         return
     file = path.resolve()
