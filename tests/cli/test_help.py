@@ -89,8 +89,8 @@ def completed(line, shell="bash"):
     [
         ("surgery help insp", ["inspect"]),
         ("surgery operations resc", ["rescale"]),
-        ("surgery inspect RUN@", ["250", "500", "latest"]),
-        ("surgery inspect RUN@2", ["250"]),
+        ("surgery inspect RUN@", ["@250", "@500", "@latest"]),
+        ("surgery inspect RUN@2", ["@250"]),
         ("surgery inspect RUN@500 params/De", ["params/Dense_0", "params/Dense_1"]),
         ("surgery inspect RUN --step 2", ["250"]),
         ("surgery inspect RUN --item de", ["default"]),
@@ -102,7 +102,7 @@ def completed(line, shell="bash"):
         ("surgery rescale RUN new params --limit", ["--limit"]),
         ("surgery diff RUN RUN --output markd", ["markdown="]),
         ("surgery reinit RUN new params --init lecun_n", ["lecun_normal"]),
-        ("surgery average RUN new params --with RUN@2", ["250"]),
+        ("surgery average RUN new params --with RUN@2", ["@250"]),
     ],
 )
 def test_bash_completes_commands_steps_choices_and_paths(checkpoint, line, offered):

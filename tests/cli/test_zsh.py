@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from surgery_cli.cli.options.completion import zsh_code
-from tests.cli.zsh import zsh
+from tests.cli.shells import zsh
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_checkpoints" / "digits_manager"
 WORDS = "params/Dense_0", "params/Dense_1"

@@ -226,5 +226,19 @@ def _mend_words() -> str:
             break
     last = words[-1]
     os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = shlex.join(words), str(cursor)
-    cut = max(last.rfind(mark) for mark in _BROKEN_AT)
-    return last[: cut + 1]
+    kept = last.removesuffix(_replaced(pieces, at))
+    # values come without their option
+    return kept.partition("=")[2] if last.startswith("--") else kept
+
+
+def _replaced(pieces: list[str], at: int) -> str:
+    """What bash replaces: the piece at the cursor, or what comes behind a break; with an `@` in front of it, though.
+
+    Source: GNU Readline, `rl_special_prefixes`, to which bash adds that sign.
+    """
+    piece = pieces[at] if at < len(pieces) else ""
+    if piece and not piece.strip(_BROKEN_AT):
+        return piece[-1:] if piece.endswith("@") else ""
+    before = pieces[at - 1] if at > 1 else ""
+    is_host = before.endswith("@") and not before.strip(_BROKEN_AT)
+    return f"@{piece}" if is_host else piece

@@ -1,4 +1,4 @@
-"""A zsh of its own in a terminal: what stands on its line after Tab."""
+"""A shell of its own in a terminal: what stands on its line after Tab."""
 
 import os
 import pty
@@ -30,13 +30,32 @@ print > $HOME/told
 """
 """`compadd` also notes what it offers, and Control-X Control-E writes down the line and the offers."""
 
+BASH_SETTINGS = """
+PS1='> '
+bind 'set bell-style none' 'set enable-bracketed-paste off'
+source $HOME/surgery.bash
+tell() { printf '%s\\n' "$READLINE_LINE" > $HOME/told.part; mv $HOME/told.part $HOME/told; READLINE_LINE=; }
+bind -x '"\\C-x\\C-e": tell'
+echo > $HOME/told
+"""
+
 STARTING = 60
 ANSWERING = 60
 
 
-@contextmanager
 def zsh(home, folder):
     """A function of a line: the line that Tab makes of it, and all that was offered."""
+    return _shell(home, folder, SETTINGS, ["zsh", "-f"], ["zsh", "-i"], ".zshrc")
+
+
+def bash(home, folder):
+    """A function of a line: the line that Tab makes of it, and nothing more."""
+    rc = ["bash", "--rcfile", str(home / ".bashrc"), "-i"]
+    return _shell(home, folder, BASH_SETTINGS, ["bash", "--norc"], rc, ".bashrc")
+
+
+@contextmanager
+def _shell(home, folder, settings, plain, interactive, rc):
     surgery = home / "bin" / "surgery"
     surgery.parent.mkdir(parents=True)
     program = "import sys; sys.argv[0] = 'surgery'; from surgery_cli.__main__ import main; main()"
@@ -47,16 +66,16 @@ def zsh(home, folder):
         "PATH": f"{surgery.parent}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path),
         "HOME": str(home), "ZDOTDIR": str(home), "TERM": "dumb", "LC_ALL": "C.UTF-8",
     }  # fmt: skip
-    shown = subprocess.run(  # a second command: zsh would become the program, and not be found
-        ["zsh", "-f", "-c", "surgery --show-completion; :"],
+    shown = subprocess.run(  # a second command: the shell would become the program, and not be found
+        [*plain, "-c", "surgery --show-completion; :"],
         env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    (home / "surgery.zsh").write_text(shown.stdout)
-    (home / ".zshrc").write_text(SETTINGS)
+    (home / f"surgery.{plain[0]}").write_text(shown.stdout)
+    (home / rc).write_text(settings)
     number, terminal = pty.fork()
     if number == 0:
         os.chdir(folder)
-        os.execvpe("zsh", ["zsh", "-i"], environment)
+        os.execvpe(interactive[0], interactive, environment)
     try:
         _told(home, terminal, STARTING)
 
@@ -75,7 +94,7 @@ def _told(home, terminal, seconds):
     """What it has written down; what it shows meanwhile is read, or it would wait."""
     told, end = home / "told", time.monotonic() + seconds
     while not told.exists():
-        assert time.monotonic() < end, "zsh did not answer"
+        assert time.monotonic() < end, "the shell did not answer"
         if select.select([terminal], [], [], 0.05)[0]:
             os.read(terminal, 1 << 16)
     text = told.read_text()
