@@ -31,6 +31,8 @@ _MOST_ROWS_BY_RICH: Final = 400
 _WIDEST_ALIGNED: Final = 80
 _NEVER_FOLDED: Final = 24
 """Columns up to this width (numbers, types, keys) stay on one line."""
+_LEAST_FOLDED: Final = 12
+"""Wider ones are folded to this width at least; narrower, nothing in them can be read."""
 
 
 class Cell(NamedTuple):
@@ -235,7 +237,8 @@ class _Columns:
 
     def can_fold_to(self, width: int) -> bool:
         """True if the wide columns can be folded so that the table has at most ``width`` columns of text."""
-        least = [min(self.widths[at], _NEVER_FOLDED) for at in self.used]
+        widths = [self.widths[at] for at in self.used]
+        least = [width if width <= _NEVER_FOLDED else _LEAST_FOLDED for width in widths]
         return sum(least) + 2 * len(least) <= width
 
     def align(self, most: int) -> None:

@@ -1,17 +1,20 @@
 """Pages as a browser shows them, under the hands of somebody who clicks and types."""
 
+import json
 import time
 
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
+import surgery_cli
 from surgery_cli.cli.main import run
 from surgery_cli.cli.rendering import inspection
 from surgery_cli.console.formats.html import text_of
 from surgery_cli.proof.statistics import LeafStatistics
 from surgery_cli.reports import Inspection, LeafRow
 from tests.browser.chromium import Chromium, found
+from tests.cli.test_pasted_paths import SIZES
 
 ROOT = "sample_checkpoints/digits_manager"
 NAMES = "td.name bdi"
@@ -105,10 +108,78 @@ def test_names_of_strangers_are_shown_and_do_nothing(opened, tmp_path):
     with ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(tmp_path / "source", {"params": tree})
     page = opened("inspect", tmp_path / "source", "--stats")
-    shown = ["a\\u202eb" if name == "a\u202eb" else name for name in names]
+    shown = ["a%E2%80%AEb" if name == "a\u202eb" else name for name in names]
     assert set(page.texts(NAMES)) == {"params", "bad", *shown}
-    assert page.texts("td[role=gridcell] .bad") == [*["nan"] * 4, "1 NaN"]
+    assert page.texts("td[role=gridcell] .bad") == ["1 NaN", *["nan"] * 4]
     assert page.evaluate("document.images.length") == 0
+
+
+@pytest.mark.parametrize("command", ["inspect", "diff", "verify"])
+def test_what_a_row_is_called_can_be_pasted_behind_what_stands_above_it(opened, tmp_path, command):
+    for name, value in (("one", 1), ("two", 2)):
+        leaves = {key: np.full(size, value, np.float32) for key, size in SIZES.items()}
+        with ocp.PyTreeCheckpointer() as checkpointer:
+            checkpointer.save(tmp_path / name, {"params": leaves})
+    others = {"diff": [tmp_path / "two"], "verify": ["--like", tmp_path / "two"]}
+    page = opened(command, tmp_path / "one", *others.get(command, []), height=4000)
+    names = [name for name in page.texts("td.name bdi:not(.strong)") if name != "params"]
+    assert len(names) >= len(SIZES)
+    found = []
+    for name in names:
+        leaves = surgery_cli.inspect(tmp_path / "one", f"params/{name}").leaves
+        found += [leaf.shape for leaf in leaves]
+    assert sorted(found) == [(size,) for size in sorted(SIZES.values())]
+
+
+@pytest.mark.parametrize("width", [1300, 600, 320])
+def test_what_is_not_finite_is_red_at_any_width_and_counted_on_top(opened, tmp_path, width):
+    bad = {"nan": [1, np.nan], "inf": [np.inf, 2], "dead": [0, 0], "fine": [1, 2]}
+    np.savez(tmp_path / "some.npz", **{name: np.array(v, "f4") for name, v in bad.items()})
+    page = opened("inspect", tmp_path / "some.npz", "--stats", width=width)
+    assert page.texts("#verdict") == ["bad: 3 of 4 leaves"]
+    assert sorted(page.texts("td.name .bad")) == ["inf", "nan"]
+    seen = (
+        "[...document.querySelectorAll('td.name .bad')].every(e => { const b = e.getBoundingClientRect();"
+        " return b.left >= 0 && b.right <= innerWidth; })"
+    )
+    assert page.evaluate(seen)
+    assert page.evaluate("document.querySelector('aside h2').textContent") in {"inf", "nan"}
+
+
+def test_a_histogram_of_one_value_says_that_it_is_one(opened, tmp_path):
+    np.savez(tmp_path / "some.npz", w=np.full(7, 3, np.float32))
+    page = opened("inspect", tmp_path / "some.npz", "--stats")
+    assert page.texts("svg.large title") == ["7 values of 3"]
+
+
+def test_a_rule_is_counted_once_however_many_leaves_break_it(opened, tmp_path):
+    policy = tmp_path / "policy.json"
+    rules = [{"id": "small", "norm": "..1e-9"}, {"id": "bytes", "dtype": "uint8"}]
+    policy.write_text(json.dumps([*rules, {"id": "sound", "finite": True}]))
+    page = opened("check", ROOT, policy)
+    assert sorted(page.texts(".states button")) == ["broken 2", "holds 1"]
+
+
+def test_numbers_of_an_edit_stand_on_one_line(opened, tmp_path):
+    words = ["--optimizer", "reset", "--dry-run"]
+    page = opened("rescale", ROOT, tmp_path / "new", "params/**", "--by", "2", *words, width=700)
+    heights = (
+        "[...document.querySelectorAll('.scroll td.right bdi')].map(e => e.getClientRects().length)"
+    )
+    assert set(page.evaluate(heights)) == {1}
+
+
+def test_the_row_that_is_chosen_at_first_is_seen(opened, tmp_path):
+    leaves = {f"a{n}/b{m}/c": np.ones(2, np.float32) for n in range(40) for m in range(40)}
+    leaves["a39/b39/c"] *= np.nan
+    np.savez(tmp_path / "some.npz", **leaves)
+    page = opened("inspect", tmp_path / "some.npz", "--stats", height=500)
+    inside = (
+        "(() => { const r = document.querySelector('tr[aria-selected]').getBoundingClientRect(),"
+        " b = document.querySelector('.grid').getBoundingClientRect();"
+        " return r.top >= b.top && r.bottom <= b.bottom; })()"
+    )
+    assert page.evaluate(inside)
 
 
 def test_without_scripts_the_page_says_what_the_terminal_says(opened):
@@ -180,7 +251,7 @@ def test_a_key_with_slashes_is_one_node_on_the_page_of_a_diff(opened, tmp_path):
         with ocp.PyTreeCheckpointer() as checkpointer:
             checkpointer.save(tmp_path / name, tree)
     page = opened("diff", tmp_path / "one", tmp_path / "two")
-    assert page.texts(NAMES) == ["params", "block", "0", "w", "block/0", "w"]
+    assert page.texts(NAMES) == ["params", "block", "0", "w", "block%2F0", "w"]
     overflow = "[...document.querySelectorAll('td:has(> svg.share)')].map(e => e.scrollWidth > e.clientWidth)"
     assert page.evaluate(overflow) == [False, False]
 

@@ -95,6 +95,19 @@ def test_a_bad_value_is_red_at_any_width_and_what_is_left_out_is_said(
     assert max(len(STYLES.sub("", line)) for line in table if "without" not in line) <= width
 
 
+@pytest.mark.parametrize("width", [40, 70, *WIDTHS[2:]])
+def test_rows_of_a_diff_do_not_wrap(surgery, words, monkeypatch, width):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = surgery("diff", f"{words['RUN']}@250", words["RUN"]).out.splitlines()
+    rows = lines[lines.index("differ: 26 leaves") + 1 : lines.index("", 6)]
+    assert len(rows) >= 26
+    assert max(len(row) for row in rows if "for want of width" not in row) <= width
+    assert any("by up to 250" in row for row in rows)
+
+
 def test_in_a_locale_of_ascii_everything_is_said_in_ascii(words):
     script = (
         "import sys\n"

@@ -38,7 +38,9 @@ def render(document: Difference, page: Page, *, verbose: bool = False) -> None:
         page.line(Cell(f"differ: {leaves_text(len(document.changed))}", "strong"))
         found = rows_of(document.changed, lambda change: change.path or ".", _said, verbose=verbose)
         shown = found if verbose else found[:MOST_ROWS]
-        page.table(map(_row, shown), indent=2, dispensable=_DISPENSABLE, each=True)
+        has_values_alone = all(change.what == "values" for change in document.changed)
+        dispensable = _OF_VALUES if has_values_alone else _DISPENSABLE
+        page.table(map(_row, shown), indent=2, dispensable=dispensable, each=True)
         render_rest(page, found, shown, indent=2)
     page.line()
     _render_agreement(document, page)
@@ -46,6 +48,8 @@ def render(document: Difference, page: Page, *, verbose: bool = False) -> None:
 
 _DISPENSABLE: Final = {6: "relative differences", 4: "how many values", 1: "what differs"}
 """Columns that a narrow terminal leaves out, the first of these first."""
+_OF_VALUES: Final = {**_DISPENSABLE, 3: "the values there"}
+"""Beside other dtypes and shapes, which stand in the same column, that stays."""
 
 
 def _said(change: Change) -> Hashable:

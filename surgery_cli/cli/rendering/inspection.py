@@ -97,6 +97,9 @@ def _render_header(document: Inspection, page: Page) -> None:
         bad = f"bad: {document.total_leaves:,} of {looked_at}"
         good = f"nothing is bad: {looked_at} looked at"
         page.verdict(Cell(bad, "bad") if document.leaves else Cell(good, "good"), indent=2)
+    elif ills := [row for row in document.leaves if row.bad]:
+        style = "bad" if any(map(_is_not_finite, ills)) else "doubtful"
+        page.verdict(Cell(f"bad: {len(ills):,} of {count}", style), indent=2)
     if not _is_whole(document):
         count = f"{document.total_leaves:,} of {leaves_text(document.all_leaves)}"
     sizes = [count, byte_text(document.total_bytes)]
@@ -115,6 +118,11 @@ def _render_header(document: Inspection, page: Page) -> None:
     if document.foreign_files:
         page.line(f"files unknown to Orbax: {listed(document.foreign_files, 5)}", indent=2)
     page.notes(document.notes, indent=2)
+
+
+def _is_not_finite(row: LeafRow) -> bool:
+    """True for a leaf that is bad by NaN or infinities: one without statistics is a number that is."""
+    return row.statistics is None or row.statistics.non_finite > 0
 
 
 def _render_leaves(document: Inspection, page: Page, depth: int | None, *, verbose: bool) -> None:

@@ -22,8 +22,12 @@ function histogram(found, width = 300, height = 96) {
   picture.setAttribute("viewBox", `0 0 ${width} ${height + 18}`);
   picture.removeAttribute("aria-hidden");
   picture.setAttribute("role", "img");
-  picture.setAttribute("aria-label", `histogram of ${countText(total)} finite values from ${numberText(min)} to ${numberText(max)}: ${counts.join(", ")}`);
+  picture.setAttribute("aria-label", min === max ? `${counted(total, "finite value")}, all ${numberText(min)}` : `histogram of ${countText(total)} finite values from ${numberText(min)} to ${numberText(max)}: ${counts.join(", ")}`);
   [...picture.children].forEach((shape, at) => {
+    if (min === max) { // all in one bin, the others mean nothing
+      if (counts[at]) shape.append(drawn("title", {}, `${counted(counts[at], "value")} of ${numberText(min)}`));
+      return;
+    }
     const [from, to] = [at, at + 1].map((edge) => numberText(min + ((max - min) * edge) / counts.length));
     shape.append(drawn("title", {}, `${counted(counts[at], "value")} from ${from} to ${to}`));
   });

@@ -1,6 +1,7 @@
 // What is known of one row: its numbers, its histogram, its twins beside it, before and after side by side.
 
-const SIDES = new Set(["a", "b", "before", "after"]);
+// Fields that stand elsewhere on the page, or (`spelling`) are keys for programs and no pattern.
+const ELSEWHERE = new Set(["a", "b", "before", "after", "spelling"]);
 
 function details(row, choose) {
   const param = row.param ?? row;
@@ -46,7 +47,7 @@ function facts(row) {
     list.append(element("dt", {}, printable(name.replaceAll("_", " "))), element("dd", {}, isolated(text)));
   };
   for (const [name, value] of Object.entries(row.of)) {
-    if (value === null || value === "" || SIDES.has(name)) continue;
+    if (value === null || value === "" || ELSEWHERE.has(name)) continue;
     if (Array.isArray(value)) { if (value.length) add(name, value.every(finite) ? `[${value.join(",")}]` : value.map((one) => (typeof one === "object" ? JSON.stringify(one) : one)).join(", ")); }
     else if (typeof value === "object") for (const [inner, one] of Object.entries(value)) { if (inner !== "histogram" && one !== null) add(name === "statistics" ? inner : `${name} ${inner}`, one); }
     else add(name, value);

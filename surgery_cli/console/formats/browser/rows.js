@@ -2,7 +2,7 @@
 function beyond(row, param) {
   let shared = 0;
   while (shared < row.keys.length - 1 && row.keys.at(-1 - shared) === param.keys.at(-1 - shared)) shared += 1;
-  return row.keys.slice(0, row.keys.length - shared).join("/");
+  return (row.shown ?? row.keys).slice(0, row.keys.length - shared).join("/");
 }
 
 // Rows as a tree that folds, searches, filters and sorts; what is seen of it is a list of lines.
@@ -41,16 +41,16 @@ class Rows {
     return { name, parent, depth: parent ? parent.depth + 1 : -1, row: null, children: null, open: false, count: 0, worries: 0, totals: null };
   }
 
-  child(node, key) {
+  child(node, key, shown = key) {
     node.children ??= new Map();
     let found = node.children.get(key);
-    if (found === undefined) node.children.set(key, (found = this.node(key, node)));
+    if (found === undefined) node.children.set(key, (found = this.node(shown, node)));
     return found;
   }
 
   place(row) {
     let node = this.root;
-    for (const key of row.keys) node = this.child(node, key);
+    row.keys.forEach((key, at) => { node = this.child(node, key, row.shown?.[at]); });
     while (node.row !== null) node = this.child(node, ""); // a key '0' beside an index 0
     node.row = row;
     row.node = node;

@@ -27,7 +27,7 @@ function start() {
   if (view.beginsWithWorries) for (const state of worrying) rows.states.add(state);
   explorer.querySelectorAll(".states button").forEach((button) => button.setAttribute("aria-pressed", String(rows.states.has(button.dataset.state))));
   changed();
-  const first = view.rows.find((row) => row.first) ?? rows.matching.find((row) => row.bad) ?? rows.matching.find((row) => row.twins) ?? rows.matching[0];
+  const first = view.rows.find((row) => row.first) ?? rows.matching.find((row) => row.isRed) ?? rows.matching.find((row) => row.bad) ?? rows.matching.find((row) => row.twins) ?? rows.matching[0];
   if (first) table.goTo(first);
 }
 
@@ -65,7 +65,7 @@ function toolbar(rows, table, worrying, changed) {
   const tools = element("div", { class: "tools", role: "toolbar", "aria-label": "table" }, search, tree, ...folds);
   if (rows.hasTwins) tools.append(button("twins beside their params", (made) => { rows.twinsBeside = !rows.twinsBeside; press(made, rows.twinsBeside); rows.build(); changed(); }, { "aria-pressed": "true" }));
   const counts = new Map();
-  for (const row of rows.view.rows) counts.set(row.state, (counts.get(row.state) ?? 0) + 1);
+  for (const row of rows.view.rows) if (!row.isPart) counts.set(row.state, (counts.get(row.state) ?? 0) + 1);
   if (counts.size > 1) tools.append(element("span", { class: "states", role: "group", "aria-label": "only" }, ...[...counts].map(([state, count]) =>
     button(`${printable(state)} ${countText(count)}`, (made) => {
       if (!rows.states.delete(state)) rows.states.add(state);

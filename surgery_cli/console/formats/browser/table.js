@@ -111,8 +111,8 @@ class Table {
     const cell = element("td", { role: "rowheader", class: "name", title: printable(row ? row.path : "") || null });
     cell.style.paddingInlineStart = `${depth * 16 + 6}px`;
     cell.append(element("span", { class: "fold", "aria-hidden": "true" }, isFolder ? (node.open ? "▾" : "▸") : ""));
-    if (node === null) return cell.append(isolated(row.path)), cell;
-    cell.append(isolated(node.name || ".", node.isTwin ? "twin" : isOwn ? "" : "strong"));
+    if (node === null) return cell.append(isolated(row.path, row.isRed ? "bad" : "")), cell;
+    cell.append(isolated(node.name || ".", isOwn && row.isRed ? "bad" : node.isTwin ? "twin" : isOwn ? "" : "strong"));
     if (isFolder && !isOwn) cell.append("/");
     if (isFolder) {
       const count = node.count - (node.matches ? 1 : 0);
@@ -170,6 +170,7 @@ class Table {
     const at = this.rows.lines.findIndex((line) => line.row === row);
     if (at < 0) return this.choose(row);
     this.at = at;
+    this.draw(); // as long as it is now: what is not there cannot be scrolled to
     this.scrollTo(at);
     this.choose(row);
   }

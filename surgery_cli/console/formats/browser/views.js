@@ -3,6 +3,7 @@
 // A view gives `noun`, `columns`, `rows`, and perhaps `charts`, `inOrder` (a list comes first, not a tree) and
 // `worrying` (which rows to count in red, in the words of `worry`; `beginsWithWorries`: to show alone at first). A row has `keys` (its place in the tree),
 // `path`, `state` (a word to filter by), `bad` (true if it should worry), `of` (its part of the document), and perhaps
+// `shown` (its keys as patterns take them), `isRed` (its name too), `isPart` (of the row above, not counted beside it),
 // `twinOf` with `label`. A column has `title`, `text` or `draw`, `value` to sort by, and `total` for what stands below.
 
 const VIEWS = {};
@@ -13,8 +14,21 @@ function keysOf(path, spelling) {
   return spelling.split("/").map((key) => key.replaceAll("%2F", "/").replaceAll("%25", "%"));
 }
 
-// The keys of leaves as a document calls them.
-const namedIn = (found) => (path) => keysOf(path, found.spellings?.[path]);
+// Each key as patterns take it: its part of the path, which is one; a slash inside a key may stand in it as it is.
+function shownKeys(path, keys) {
+  const parts = path.split("/");
+  if (path === "" || parts.length === keys.length) return path === "" ? keys : parts;
+  let at = 0;
+  return keys.map((key) => parts.slice(at, (at += key.split("/").length)).join("/"));
+}
+
+function placeOf(path, spelling) {
+  const keys = keysOf(path, spelling);
+  return { keys, shown: shownKeys(path, keys), path: path || "." };
+}
+
+// The places of leaves as a document calls them.
+const placesIn = (found) => (path) => placeOf(path, found.spellings?.[path]);
 
 const numbers = (title, value, more = {}) => ({
   title, value, text: (row) => numberText(value(row)), numeric: true, width: 10, ...more,
@@ -25,9 +39,9 @@ const has = (rows, column) => rows.some((row) => { const v = column.value(row); 
 VIEWS.Inspection = (found) => {
   const stat = (name) => (row) => row.of.statistics?.[name];
   const rows = found.leaves.map((leaf) => ({
-    keys: keysOf(leaf.path, leaf.spelling),
-    path: leaf.path || ".",
+    ...placeOf(leaf.path, leaf.spelling),
     of: leaf,
+    isRed: Boolean(leaf.statistics ? leaf.statistics.non_finite : leaf.bad?.length),
     state: leaf.bad?.length ? "bad" : leaf.kind,
     bad: Boolean(leaf.bad?.length),
     twinOf: leaf.twin_of,
@@ -36,10 +50,10 @@ VIEWS.Inspection = (found) => {
   const columns = [
     words("type", (row) => row.of.type_text || arrayText(row.of.dtype, row.of.shape), 22),
     { title: "size", value: (row) => row.of.bytes, text: (row) => byteText(row.of.bytes), total: "sum", totalText: byteText, numeric: true, width: 10 },
+    words("what is wrong", (row) => (row.of.bad ?? []).join(", "), 20, { style: (row) => (row.isRed ? "bad" : "doubtful") }),
     { title: "histogram", value: () => null, draw: (row) => (row.of.statistics && row.of.shape.length ? bars(row.of.statistics.histogram) : null), width: 12, shown: rows.some((row) => row.of.statistics) },
     ...["mean", "std", "min", "max", "norm"].map((name) => numbers(name, stat(name))),
     { title: "zeros", value: stat("zeros"), text: (row) => (row.of.statistics ? countText(row.of.statistics.zeros) : ""), numeric: true, width: 10 },
-    words("what is wrong", (row) => (row.of.bad ?? []).join(", "), 20, { style: "bad" }),
     words("role", roleOf, 24, { style: "faint" }),
   ];
   return {
@@ -58,14 +72,14 @@ function roleOf(row) {
 }
 
 VIEWS.Difference = (found) => {
-  const keys = namedIn(found);
+  const place = placesIn(found);
   const only = (paths, state, side) =>
-    paths.map((path) => ({ keys: keys(path), path: path || ".", state, bad: true, of: { path, what: state, [side]: "there", [side === "a" ? "b" : "a"]: "—" } }));
+    paths.map((path) => ({ ...place(path), state, bad: true, of: { path, what: state, [side]: "there", [side === "a" ? "b" : "a"]: "—" } }));
   const rows = [
-    ...found.changed.map((change) => ({ keys: keys(change.path), path: change.path || ".", state: `${change.what} differ${change.what === "values" ? "" : "s"}`, bad: true, of: change })),
+    ...found.changed.map((change) => ({ ...place(change.path), state: `${change.what} differ${change.what === "values" ? "" : "s"}`, bad: true, of: change })),
     ...only(found.only_in_a, "only in a", "a"),
     ...only(found.only_in_b, "only in b", "b"),
-    ...found.agreeing.map((path) => ({ keys: keys(path), path: path || ".", state: "equal", of: { path } })),
+    ...found.agreeing.map((path) => ({ ...place(path), state: "equal", of: { path } })),
   ];
   const columns = [
     words("", (row) => row.state, 16, { of: "state", style: (row) => (row.bad ? "bad" : "faint") }),
@@ -84,13 +98,13 @@ VIEWS.Difference = (found) => {
 };
 
 VIEWS.Preview = (found) => {
-  const keys = namedIn(found);
+  const place = placesIn(found);
   const rows = [
     ...found.leaves.map((leaf) => ({
-      keys: keys(leaf.path), path: leaf.path || ".", of: leaf, twinOf: leaf.twin_of,
+      ...place(leaf.path), of: leaf, twinOf: leaf.twin_of,
       state: leaf.before === null || leaf.before === undefined ? "new" : leaf.moved && leaf.before === leaf.after && leaf.operations.length === 0 ? "moved" : "edited",
     })),
-    ...found.removed.map((path) => ({ keys: keys(path), path: path || ".", of: { path }, state: "removed" })),
+    ...found.removed.map((path) => ({ ...place(path), of: { path }, state: "removed" })),
   ];
   const origin = (row) => (row.of.from && row.of.from !== row.of.path ? row.of.from : "");
   const columns = [
@@ -106,11 +120,11 @@ VIEWS.Preview = (found) => {
 VIEWS.Report = VIEWS.Preview;
 
 VIEWS.Verdict = (found) => {
-  const keys = namedIn(found);
+  const place = placesIn(found);
   const known = new Set(found.findings.map((one) => one.path));
-  const plain = (paths, state) => paths.filter((path) => !known.has(path)).map((path) => ({ keys: keys(path), path: path || ".", state, of: { path } }));
+  const plain = (paths, state) => paths.filter((path) => !known.has(path)).map((path) => ({ ...place(path), state, of: { path } }));
   const rows = [
-    ...found.findings.map((one) => ({ keys: keys(one.path), path: one.path || ".", state: one.what, bad: true, of: one })),
+    ...found.findings.map((one) => ({ ...place(one.path), state: one.what, bad: true, of: one })),
     ...plain([...found.agreeing, ...found.files_agreeing], "agrees"),
     ...plain(found.not_checked, "not checked"),
   ];
@@ -133,7 +147,7 @@ VIEWS.Checked = (found) => {
     const place = rule.file && rule.line ? `${rule.file}:${rule.line}` : "";
     const own = { keys: [rule.id], path: rule.id, state, bad: state === "broken", of: { ...rule, what: rule.message ?? "", place, findings: (rule.findings ?? []).length } };
     const each = (rule.findings ?? []).map((one, at) => ({
-      keys: [rule.id, one.path || `finding ${at + 1}`], path: `${rule.id}: ${one.path || one.what}`, state, bad: state === "broken",
+      keys: [rule.id, one.path || `finding ${at + 1}`], isPart: true, path: `${rule.id}: ${one.path || one.what}`, state, bad: state === "broken",
       of: { ...one, what: [one.what, one.why].filter(Boolean).join(": ") },
     }));
     return [own, ...each];
