@@ -1,4 +1,7 @@
-"""Make the pictures of docs/pages.md: `PYTHONPATH=. python docs/make_pages.py`, with Chromium and Pillow."""
+"""Make the pictures of docs/pages.md: `PYTHONPATH=. python docs/make_pages.py [NAME…]`, with Chromium and Pillow.
+
+With names only those are made, and the pages that they take something from.
+"""
 
 import io
 import os
@@ -54,10 +57,26 @@ OTHER = [
     "1.05",
 ]
 
+PLAN = """\
+edits:
+- {op: rescale, at: 'params/layers_1/mlp/*/kernel', by: 0.9}
+- {op: rename, at: params/layers_2, to: params/last}
+- {op: delete, at: ema}
+optimizer_kind: adamw
+"""
+
+POLICY = """\
+- {id: sound, at: params, finite: true}
+- {id: wide, at: 'params/**/kernel', dtype: bfloat16}
+"""
+
 PAGES = {
     "inspect": ["inspect", "runs/letters", "--stats"],
+    "plan": ["plan", "runs/letters", "plan.yaml"],
+    "check": ["check", "runs/letters", "policy.yaml"],
     "apply": EDIT,
     "diff": ["diff", "runs/letters", "runs/calmer"],
+    "verify": ["verify", "runs/calmer", "--like", "runs/letters"],
     "probe": ["probe", "runs/deep", *MODEL, "--against", "runs/other"],
 }
 """Each a command; those behind one take what it has written."""
@@ -68,6 +87,8 @@ DARK = {"probe"}
 
 def main() -> None:
     """Run the commands beside copies of the samples, and take a picture of each page."""
+    wanted = set(sys.argv[1:] or PAGES)
+    wanted |= {"apply"} if wanted & {"diff", "verify"} else set()
     PICTURES.mkdir(exist_ok=True)
     browser = Chromium()
     with tempfile.TemporaryDirectory() as folder:
@@ -75,9 +96,14 @@ def main() -> None:
         shutil.copytree(ROOT / "sample_checkpoints" / "letters_run", "runs/letters")
         shutil.copy(ROOT / "sample_checkpoints" / "letters.py", ".")
         Path("deep.py").write_text(DEEP)
-        run("deep.py")
-        run("-m", "surgery_cli", *OTHER)
+        Path("plan.yaml").write_text(PLAN)
+        Path("policy.yaml").write_text(POLICY)
+        if "probe" in wanted:
+            run("deep.py")
+            run("-m", "surgery_cli", *OTHER)
         for name, words in PAGES.items():
+            if name not in wanted:
+                continue
             run("-m", "surgery_cli", *words, "--html", f"{name}.html")
             browser.open(Path(folder) / f"{name}.html", **SIZE, is_dark=name in DARK)
             if name in ROW:
