@@ -1,8 +1,8 @@
 """Every recipe of the cookbook is run, and what it says holds: by Orbax's restore, training, logits and NumPy."""
 
 import inspect
-import json
 import re
+import runpy
 import shlex
 import shutil
 import sys
@@ -16,12 +16,11 @@ import numpy as np
 import optax
 import orbax.checkpoint as ocp
 import pytest
-import resume
 import scipy.ndimage
 from flax import nnx
+from ingredients import LION, ORDER, WIDER, lora_parts
 from jax.sharding import PartitionSpec as P
 from letters import Layout
-from safetensors.numpy import save_file
 
 from tests.conversions.parts import FIXTURES
 from tests.conversions.routes import PLANS, missed, model
@@ -41,6 +40,8 @@ from tests.pages.training import (
     zero,
 )
 
+MADE = ("broken", "wider", "fresh", "lora", "adapter", "llama", "plans", "order.npy")
+"""What the script that the page names makes beside the samples."""
 LIMIT = 10
 """How many lines a recipe may have."""
 
@@ -58,15 +59,20 @@ def cooks(title):
 @pytest.fixture(scope="module")
 def kitchen(tmp_path_factory):
     folder = tmp_path_factory.mktemp("kitchen") / "samples"
-    shutil.copytree(SAMPLES, folder, ignore=shutil.ignore_patterns("build", "__pycache__"))
+    unmade = shutil.ignore_patterns("build", "__pycache__", *MADE)
+    shutil.copytree(SAMPLES, folder, ignore=unmade)
+    shutil.copytree(PLANS, folder.parent / "plans")
+    shutil.copytree(FIXTURES / "llama", folder.parent / "tests/fixtures/transformers/llama")
+    (script,) = re.findall(r"`python (\S+)`", PAGE.read_text().partition("\n## ")[0])
+    runpy.run_path(str(folder / script), run_name="__main__")
     return Kitchen(folder)
 
 
 @pytest.fixture
 def dish(request, kitchen):
     """What the commands of the test's recipe printed."""
-    for make in PREPARED.get(request.function.title, []):
-        make(kitchen)
+    for title in PREPARED.get(request.function.title, []):
+        kitchen.cook(title)
     return kitchen.cook(request.function.title)
 
 
@@ -94,6 +100,14 @@ def test_every_recipe_of_the_page_is_held_by_a_test_and_short():
     assert len(re.findall("^```", PAGE.read_text(), re.MULTILINE)) == 2 * sum(
         len(recipe.blocks) for recipe in recipes().values()
     ), "a block outside of a recipe is not run"
+
+
+def test_the_page_names_what_its_script_makes(kitchen):
+    intro = PAGE.read_text().partition("\n## ")[0]
+    assert [name for name in MADE if f"`{name}`" not in intro] == []
+    assert {path.name for path in kitchen.folder.iterdir()} >= set(MADE)
+    ignored = (SAMPLES.parent / ".gitignore").read_text()
+    assert [name for name in MADE if f"/sample_checkpoints/{name}" not in ignored] == []
 
 
 ROW = re.compile(r"^\| \[.+?\]\(#(.+?)\) \| `(.+?)` \|$", re.MULTILINE)
@@ -200,19 +214,6 @@ def test_parts_of_a_model_are_the_whole_again(kitchen, run):
     close(result.logits, run.logits, 0)
 
 
-WIDER = Layout(letters=40)
-
-
-def _wider(kitchen):
-    target = letters.abstract_state(WIDER)
-    draws = np.random.default_rng(3)
-    state = jax.tree.map(
-        lambda leaf: jnp.asarray(draws.normal(size=leaf.shape), leaf.dtype), target
-    )
-    with ocp.StandardCheckpointer() as checkpointer:
-        checkpointer.save(kitchen / "wider", state)
-
-
 @cooks("Load what fits, the rest anew")
 def test_what_fits_stays_and_the_rest_is_that_of_the_new_model(kitchen, run, dish):
     state = letters_resumed(kitchen / "build/fits", WIDER).state
@@ -240,9 +241,6 @@ def test_old_letters_have_the_logits_they_had(kitchen, run):
     mu, nu = moments(result.state)
     assert zero(mu["embed"]["embedding"][28:])
     close(nu["head"]["kernel"][:, 28], moments(run.state)[1]["head"]["kernel"].mean(axis=1), 1e-9)
-
-
-ORDER = np.random.default_rng(0).permutation(28)
 
 
 @cooks("Remap the tokenizer")
@@ -530,40 +528,13 @@ def test_the_difference_of_two_runs_is_added(kitchen):
     same(moments(result), moments(tuned))
 
 
-def _lora():
-    """A and B of rank 2 for each layer, by its number."""
-    draw = np.random.default_rng(0)
-    return {
-        n: [draw.normal(size=shape).astype("f4") for shape in ((8, 2), (2, 24))] for n in range(3)
-    }
-
-
-def _adapters(kitchen):
-    """The same LoRA in a checkpoint, and as PEFT saves it."""
-    layers = {
-        f"layers_{n}": {"attention": {"qkv": {"lora_a": a, "lora_b": b}}}
-        for n, (a, b) in _lora().items()
-    }
-    with ocp.StandardCheckpointer() as checkpointer:
-        checkpointer.save(kitchen / "lora", {"params": layers}, force=True)
-    names = {
-        f"base_model.model.layers.{n}.qkv.lora_{name}.weight": np.ascontiguousarray(part.T)
-        for n, pair in _lora().items()
-        for name, part in zip("AB", pair, strict=True)
-    }
-    (kitchen / "adapter").mkdir(exist_ok=True)
-    save_file(names, kitchen / "adapter" / "adapter_model.safetensors")
-    config = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "bias": "none", "use_dora": False}
-    (kitchen / "adapter" / "adapter_config.json").write_text(json.dumps(config))
-
-
 @cooks("LoRA into base")
 def test_a_lora_becomes_a_part_of_the_kernels(kitchen, run):
     result, other = (
         letters_resumed(kitchen / f"build/{name}").state for name in ("merged", "merged_peft")
     )
 
-    for n, (a, b) in _lora().items():
+    for n, (a, b) in lora_parts().items():
         new, old = (s.params[f"layers_{n}"]["attention"]["qkv"] for s in (result, run.state))
         close(new["kernel"], old["kernel"] + 2 * np.float64(a) @ b, 1e-6)
     same(other.params, result.params)
@@ -688,15 +659,6 @@ def test_the_state_is_that_of_a_new_optimizer(kitchen, run):
     same(result.opt_state, started(result.tx, result.params))
 
 
-LION = optax.lion(1e-3)
-
-
-def _fresh(kitchen):
-    state = jax.tree.map(jnp.zeros_like, letters.abstract_state(Layout(), LION))
-    with ocp.StandardCheckpointer() as checkpointer:
-        checkpointer.save(kitchen / "fresh", state)
-
-
 @cooks("Resume with another optimizer")
 def test_training_goes_on_with_another_optimizer(kitchen, run):
     result = letters_resumed(kitchen / "build/lion", tx=LION)
@@ -704,15 +666,6 @@ def test_training_goes_on_with_another_optimizer(kitchen, run):
     same(result.state.params, run.state.params)
     same(result.state.opt_state, started(LION, run.state.params))
     assert int(result.state.step) == 100
-
-
-def _llama(kitchen):
-    shutil.copytree(FIXTURES / "llama", kitchen / "llama")
-    _plans(kitchen)
-
-
-def _plans(kitchen):
-    shutil.copytree(PLANS, kitchen / "plans", dirs_exist_ok=True)
 
 
 @cooks("Hugging Face to Flax and back")
@@ -775,13 +728,6 @@ def test_params_alone_in_bfloat16_compute_nearly_the_same(kitchen, run):
     close(letters_go_on(run.state.replace(params=wide)).logits, run.logits, 0.2)
 
 
-def _broken(kitchen):
-    state = resume.restore(SAMPLES / "digits_standard")
-    state.params["Conv_1"]["bias"] = state.params["Conv_1"]["bias"].at[3].set(jnp.nan)
-    with ocp.StandardCheckpointer() as checkpointer:
-        checkpointer.save(kitchen / "broken", state)
-
-
 @cooks("Find the NaN")
 def test_the_leaf_and_the_call_with_the_nan_are_named(dish):
     assert "'params/Conv_1/bias' breaks `finite`" in dish
@@ -820,15 +766,5 @@ def test_a_plan_says_that_nothing_else_changes(kitchen):
     same(result.params["Dense_1"]["kernel"], before.params["Dense_1"]["kernel"] / 2)
 
 
-PREPARED = {
-    "Fuse q, k, v": [lambda kitchen: kitchen.cook("Split fused qkv")],
-    "Remap the tokenizer": [lambda kitchen: np.save(kitchen / "order.npy", ORDER)],
-    "LoRA into base": [_adapters],
-    "Take a LoRA out again": [_adapters],
-    "Resume with another optimizer": [_fresh],
-    "Load what fits, the rest anew": [_wider],
-    "Hugging Face to Flax and back": [_llama],
-    "Linen to NNX": [_plans],
-    "Find the NaN": [_broken],
-}
-"""What a recipe takes for there, by what makes it."""
+PREPARED = {"Fuse q, k, v": ["Split fused qkv"]}
+"""Recipes that take what another makes."""
