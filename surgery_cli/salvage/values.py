@@ -6,9 +6,10 @@ from pathlib import Path
 
 import msgspec
 
+from surgery_cli.errors import CheckpointError
 from surgery_cli.salvage.states import Route
 from surgery_cli.store import filesystem
-from surgery_cli.store.orbax.stored_values import StoredValue, is_copy
+from surgery_cli.store.orbax.stored_values import FileRange, StoredValue, are_same, is_copy
 
 
 class Held(msgspec.Struct, frozen=True, gc=False):
@@ -48,13 +49,16 @@ class Values:
         )
 
     def add(self, key: str, value: StoredValue, route: Route) -> None:
-        known = self.held.get(key)
-        if known is None and not self._is_there(value):
+        """Take in a value; of the same bytes twice, those count that a checksum covers."""
+        if not self._is_there(value):
             return
+        known = self.held.get(key)
         if known is None:
             self.held[key] = Held(value, route)
-        elif not _is_same(known.value, value) and self._is_there(value):
+        elif not _is_same(known.value, value):
             self.rivals.setdefault(key, set()).add(route)
+        elif isinstance(value, bytes):
+            self.held[key] = Held(value, known.route)
 
     def _is_there(self, value: StoredValue) -> bool:
         """True if the file in which a value is said to lie is there, and long enough."""
@@ -67,6 +71,14 @@ class Values:
 
 
 def _is_same(one: StoredValue, other: StoredValue) -> bool:
-    if isinstance(one, bytes) or isinstance(other, bytes):
-        return one == other
-    return is_copy((one.path, one), (other.path, other))
+    """True for one place, and for the same bytes at two: a merge may copy values out of a process's nodes."""
+    if (
+        isinstance(one, FileRange)
+        and isinstance(other, FileRange)
+        and is_copy((one.path, one), (other.path, other))
+    ):
+        return True
+    try:
+        return are_same(one, other)
+    except CheckpointError:  # what cannot be read is not known to be the same
+        return False
