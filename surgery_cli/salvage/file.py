@@ -10,10 +10,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from surgery_cli.engine.digests import LeafDigest, digest_of_text, digest_reading, leaf_digest
-from surgery_cli.errors import CheckpointError
+from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.salvage.file_leaf import FileLeaf, FileLeaves
 from surgery_cli.salvage.file_leaves import file_leaves
+from surgery_cli.salvage.leaf_states import of_file
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.structure import Origin, Structure
 from surgery_cli.salvage.values import Values
@@ -26,10 +26,9 @@ from surgery_cli.store.filesystem.listing import starts_as_msgpack
 from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.locate.file_formats import FileFormat
 from surgery_cli.store.open.file_item import FileItem
-from surgery_cli.store.orbax.arrays import Window
 from surgery_cli.store.orbax.sidecars import Entry
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.tree.specs import LeafSpec
 
 _SUFFIXES = {".safetensors": FileFormat.SAFETENSORS, ".npz": FileFormat.NPZ}
 
@@ -92,46 +91,9 @@ class BrokenFile:
         """As ``BrokenItem.leaves``."""
         found = {}
         for path, leaf in self.found.leaves.items():
-            found[path] = self._leaf(path, leaf, recorded.get(path), memory_bytes)
+            found[path] = of_file(path, {}, leaf, recorded.get(path), memory_bytes)
             read(0 if leaf.spec is None else leaf.spec.bytes)
         return found
-
-    def _leaf(
-        self, path: LeafPath, leaf: FileLeaf, known: LeafDigest | None, memory_bytes: int
-    ) -> SavedLeaf:
-        if leaf.spec is None or leaf.read is None:
-            return SavedLeaf(
-                path=path, entry={}, state="lost", share=0.0, why=leaf.why, spec=leaf.spec
-            )
-        spec, read = leaf.spec, leaf.read
-        assumes = None if known or leaf.has_checksum else leaf.assumes
-        if spec.kind is LeafKind.EMPTY:
-            return SavedLeaf(
-                path=path, entry={}, state="whole", value=spec.empty, spec=spec, assumes=assumes
-            )
-        try:
-            text = read(None) if spec.kind is LeafKind.STRING else None
-            digest = digest_of_text(text)
-            if text is None:
-                grid = None if known is None or len(known.grid) != len(spec.shape) else known.grid
-                reading = digest_reading(spec, memory_bytes, grid)
-                digest = leaf_digest(_Read(read), path, spec, reading, grid)
-        except CheckpointError as error:
-            why = error.problems[0].why
-            return SavedLeaf(path=path, entry={}, state="lost", share=0.0, why=why, spec=spec)
-        if known is not None and digest != known:
-            why = "it decodes, and its values are not those of the digest on record"
-            return SavedLeaf(path=path, entry={}, state="lost", share=0.0, why=why, spec=spec)
-        return SavedLeaf(
-            path=path,
-            entry={},
-            state="whole",
-            value=text,
-            spec=spec,
-            digest=digest if text is None else None,
-            proof="digest" if known else "checksum" if leaf.has_checksum else "decodes",
-            assumes=assumes,
-        )
 
     def write(self, kept: list[KeptLeaf], target: Path) -> None:
         """Write a file of the same format with these leaves.
@@ -225,13 +187,3 @@ def _bytes(values: Any) -> bytes:
     import numpy as np
 
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8).tobytes()
-
-
-class _Read:
-    """One leaf, read under whatever path."""
-
-    def __init__(self, read: Callable[[Window | None], Any]) -> None:
-        self._read = read
-
-    def read(self, path: LeafPath, window: Window | None = None) -> Any:
-        return self._read(window)

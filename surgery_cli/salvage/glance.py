@@ -145,12 +145,14 @@ def _glance(path: Path) -> Glance:
             array = item.arrays.get(stored_name(leaf))
             if entry["value_type"] in EMPTY_TYPES:
                 is_there = True
-            elif entry["value_type"] == VALUE_TYPES[LeafKind.STRING]:
+            elif entry["value_type"] == VALUE_TYPES[LeafKind.STRING] and leaf not in item.inline:
                 is_there = json_pointer.text_at(item.strings, stored_name(leaf)) is not None
+            elif array is None:
+                is_there = leaf in item.inline and item.inline[leaf].read is not None
             else:
                 said = item.structure.recorded.get(stored_name(leaf), ())
-                is_there = array is not None and array.is_complete
-                is_there &= array is None or has_record or not contradiction(array, entry, said)
+                is_there = array.is_complete
+                is_there &= has_record or not contradiction(array, entry, said)
             whole += is_there
             count += 1
             if not is_there:

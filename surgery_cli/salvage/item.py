@@ -11,13 +11,15 @@ import msgspec
 
 from surgery_cli.engine.digests import (
     LeafDigest,
-    digest_of_text,
     digest_reading,
     leaf_digest,
 )
 from surgery_cli.errors import CheckpointError
+from surgery_cli.salvage.aggregate import is_aggregate
 from surgery_cli.salvage.databases import databases_of, values_of
+from surgery_cli.salvage.file_leaf import FileLeaf
 from surgery_cli.salvage.folders import add_values_of_folders
+from surgery_cli.salvage.leaf_states import OTHER_VALUES, lost, of_file, of_text
 from surgery_cli.salvage.leaves import (
     FoundArray,
     SavedLeaf,
@@ -32,6 +34,7 @@ from surgery_cli.salvage.structure import Likeness, Structure, named, structure_
 from surgery_cli.salvage.values import Values
 from surgery_cli.store import filesystem
 from surgery_cli.store.orbax.sidecars import (
+    AGGREGATE,
     ARRAY_METADATAS,
     EMPTY_TYPES,
     METADATA,
@@ -47,12 +50,13 @@ from surgery_cli.tree.paths import LeafPath, stored_name
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 _NOTHING: Final = "nothing of it was found"
-_OTHER_VALUES: Final = "it decodes, and its values are not those of the digest on record"
 
 
 def is_item(folder: Path) -> bool:
     """True if a folder holds, or held, the arrays of a tree."""
     if filesystem.is_file(folder / METADATA) or filesystem.is_file(folder / SHARDING):
+        return True
+    if is_aggregate(folder / AGGREGATE):
         return True
     if databases_of(folder) or filesystem.is_folder(folder / ARRAY_METADATAS):
         return True
@@ -137,6 +141,12 @@ class BrokenItem:
         document = json_at(self.directory, STRINGS, {})
         return document if isinstance(document, dict) else None
 
+    @property
+    def inline(self) -> Mapping[LeafPath, FileLeaf]:
+        """The leaves whose values stand, or stood, in ``checkpoint``."""
+        aggregate = self._described.aggregate
+        return {} if aggregate is None else aggregate.values
+
     @cached_property
     def untrue(self) -> dict[str, dict[str, str]]:
         """What the small files about arrays say of them that is not so, by file and stored name."""
@@ -189,11 +199,13 @@ class BrokenItem:
         except CheckpointError:
             self.odd_types[path] = value_type
             kind, entry = LeafKind.ARRAY, {**entry, "value_type": VALUE_TYPES[LeafKind.ARRAY]}
-        if kind is LeafKind.STRING:
-            return _text(path, entry, json_pointer.text_at(self.strings, name), known)
+        if kind is LeafKind.STRING and path not in self.inline:
+            return of_text(path, entry, json_pointer.text_at(self.strings, name), known)
         array = self.arrays.get(name)
+        if array is None and path in self.inline:
+            return of_file(path, entry, self.inline[path], known, memory_bytes)
         if array is None:
-            return _lost(path, entry, self._arrays[1].get(name, _NOTHING))
+            return lost(path, entry, self._arrays[1].get(name, _NOTHING))
         return self._array(path, entry, array, known, memory_bytes)
 
     def _array(
@@ -206,10 +218,10 @@ class BrokenItem:
     ) -> SavedLeaf:
         if array.is_disputed:
             why = "two trees hold different values of it, and no manifest says which is newer"
-            return _lost(path, entry, why)
+            return lost(path, entry, why)
         recorded = self._described.recorded.get(array.name, ())
         if known is None and (against := contradiction(array, entry, recorded)):
-            return _lost(path, entry, f"what describes it is damaged: {against}")
+            return lost(path, entry, f"what describes it is damaged: {against}")
         why = f"{array.document.chunk_count - len(array.chunks)} of {array.document.chunk_count} chunks are not there"
         if array.is_complete:
             try:
@@ -236,8 +248,7 @@ def _decoded(
 ) -> SavedLeaf:
     """A leaf of which everything decodes; lost, if not to the values on record."""
     if known is not None and digest != known:
-        lost = _lost(path, entry, _OTHER_VALUES)
-        return msgspec.structs.replace(lost, array=array)
+        return msgspec.structs.replace(lost(path, entry, OTHER_VALUES), array=array)
     proof: Proof = "checksum" if array.is_proven else "decodes"
     return SavedLeaf(
         path=path,
@@ -247,16 +258,6 @@ def _decoded(
         digest=digest,
         proof="digest" if known is not None else proof,
     )
-
-
-def _text(path: LeafPath, entry: Entry, text: str | None, known: LeafDigest | None) -> SavedLeaf:
-    """A leaf that is text; no checksum covers it."""
-    if text is None:
-        return _lost(path, entry, "the file with the texts does not have it")
-    if known is not None and digest_of_text(text) != known:
-        return _lost(path, entry, _OTHER_VALUES)
-    proof: Proof = "decodes" if known is None else "digest"
-    return SavedLeaf(path=path, entry=entry, state="whole", value=text, proof=proof)
 
 
 class _Alone:
@@ -294,7 +295,3 @@ def spec_of(array: FoundArray, kind: LeafKind) -> LeafSpec:
         chunk_shape=document.chunk_shape,
         write_shape=document.write_shape,
     )
-
-
-def _lost(path: LeafPath, entry: Entry, why: str) -> SavedLeaf:
-    return SavedLeaf(path=path, entry=entry, state="lost", share=0.0, why=why)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from surgery_cli.errors import PlanError
 from surgery_cli.salvage.item import BrokenItem
 from surgery_cli.salvage.place import BrokenPlace
-from surgery_cli.salvage.structure import Likeness, structure_of
+from surgery_cli.salvage.structure import WHOLE, Likeness, structure_of
 from surgery_cli.script.abstract_tree import AbstractTree
 from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -74,7 +74,7 @@ def _stored_in(folder: Path) -> frozenset[str]:
 
 
 def _has_no_structure(folder: Path) -> bool:
-    return not filesystem.is_file(folder) and structure_of(folder).origin != "metadata"
+    return not filesystem.is_file(folder) and structure_of(folder).origin not in WHOLE
 
 
 def like_script(abstract: AbstractTree) -> Alike:

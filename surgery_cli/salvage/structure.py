@@ -11,6 +11,7 @@ import msgspec
 
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.proof.tree_files import document_faults
+from surgery_cli.salvage.aggregate import Aggregate, aggregate_of
 from surgery_cli.salvage.side_documents import array_records, sharding_names
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.small_files import read_small
@@ -27,6 +28,7 @@ from surgery_cli.tree.specs import LeafKind
 
 Origin = Literal[
     "metadata",
+    "the file `checkpoint`",
     "metadata before its cut",
     "another checkpoint",
     "a script's function",
@@ -35,8 +37,11 @@ Origin = Literal[
 ]
 
 
+WHOLE: Final = ("metadata", "the file `checkpoint`")
+"""Of the item's own, what tells all of its tree."""
+
 _KNOWING: Final = frozenset(
-    {"metadata", "another checkpoint", "a script's function", "the file before its break"}
+    {*WHOLE, "another checkpoint", "a script's function", "the file before its break"}
 )
 """Whence nesting is known, as well as names."""
 
@@ -76,6 +81,8 @@ class Structure(msgspec.Struct, frozen=True):
     """What the files in ``array_metadatas`` say of each array, by stored name."""
     unnamed: Mapping[str, LeafPath | None] = {}
     """What is stored and ``_METADATA`` does not name, with its path; None where a leaf stands in its way."""
+    aggregate: Aggregate | None = None
+    """What ``checkpoint`` holds, if Orbax wrote one."""
     placed_by_name: frozenset[LeafPath] = frozenset()
     """Paths of those of which their stored names alone tell where they belong."""
 
@@ -121,7 +128,23 @@ def structure_of(item: Path) -> Structure:
             faults.setdefault(METADATA, f"{odd} of its entries do not agree with themselves")
         if not entries and origin != "metadata":
             origin = "names of arrays"
-    return Structure(entries, origin, frozenset(expected), head, faults, odd_fields, recorded)
+    aggregate = aggregate_of(item, faults)
+    if aggregate is not None and (raw is None or METADATA in faults):
+        entries = aggregate.entries(VALUE_TYPES[LeafKind.ARRAY]) | entries
+        if not aggregate.fault:
+            origin = "the file `checkpoint`"
+        elif origin != "metadata":
+            origin = "the file before its break"
+    return Structure(
+        entries,
+        origin,
+        frozenset(expected),
+        head,
+        faults,
+        odd_fields,
+        recorded,
+        aggregate=aggregate,
+    )
 
 
 def _entries(pairs: Iterable[tuple[str, bytes]]) -> tuple[dict[LeafPath, Entry], int]:
@@ -154,11 +177,11 @@ def named(
     """
     entries, origin = dict(structure.entries), structure.origin
     given = {} if like is None else {**like.entries, **like.arrays_of(structure.expected)}
-    if like is not None and given and origin != "metadata":
+    if like is not None and given and origin not in WHOLE:
         entries = {path: entries.get(path, entry) for path, entry in given.items()} | entries
         origin = like.origin
     known = {stored_name(path) for path in entries}
-    is_complete = origin == "metadata" and METADATA not in structure.faults
+    is_complete = origin in WHOLE and (origin != "metadata" or METADATA not in structure.faults)
     others = frozenset() if is_complete else structure.expected
     placed = {stored_name(path): path for path in given}
     numbers = {path[:at] for path in entries for at, key in enumerate(path) if type(key) is int}

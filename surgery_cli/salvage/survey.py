@@ -16,6 +16,7 @@ from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.likeness import Alike
 from surgery_cli.salvage.place import BrokenPlace, undecodable_beside
 from surgery_cli.salvage.seals import others_unlike_seal, sidecars_unlike_seal
+from surgery_cli.salvage.structure import WHOLE
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.open.file_item import FileItem
@@ -64,7 +65,7 @@ def survey(
     empty = {
         name: "nothing of its leaves is left"
         for name, item in items.items()
-        if not leaves[name] and (item.structure.origin != "metadata" or item.structure.faults)
+        if not leaves[name] and (item.structure.origin not in WHOLE or item.structure.faults)
     }
     others = undecodable_beside(place, memory_bytes) | others_unlike_seal(place, record)
     return Survey(place, items, leaves, {**place.lost, **empty, **others}, fault)

@@ -14,11 +14,14 @@ from surgery_cli.salvage.item import BrokenItem
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.side_documents import side_files, what_holds
 from surgery_cli.store import filesystem
+from surgery_cli.store.files.msgpack_tree import PLACEHOLDER
+from surgery_cli.store.files.msgpack_writing import Stored, write_msgpack
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.orbax.arrays import Window, below
 from surgery_cli.store.orbax.contexts import new_context
 from surgery_cli.store.orbax.sidecars import (
+    AGGREGATE,
     EMPTY_TYPES,
     METADATA,
     STRINGS,
@@ -99,6 +102,7 @@ def write_item(item: BrokenItem, leaves: list[KeptLeaf], target: Path) -> None:
     with write_errors(target.name):
         _write_arrays(item, leaves, target)
         _write_sidecars(item, leaves, target)
+        _write_aggregate(item, leaves, target)
 
 
 def _values_of(kept: KeptLeaf, zarr: int) -> Iterator[tuple[str, StoredValue]]:
@@ -186,7 +190,8 @@ def _write_sidecars(item: BrokenItem, leaves: list[KeptLeaf], target: Path) -> N
     is_true = all(said[name] in (None, stored[name]) for name in stored)
     is_as_it_was = structure.is_of_metadata and is_true and entries == structure.entries
     raw = filesystem.read(item.directory / METADATA) if is_as_it_was else None
-    filesystem.write(target / METADATA, raw or _metadata(item, entries))
+    if not _is_of_aggregate(item):
+        filesystem.write(target / METADATA, raw or _metadata(item, entries))
     documents = {
         stored_name(kept.leaf.path): document
         for kept in leaves
@@ -204,10 +209,44 @@ def _write_sidecars(item: BrokenItem, leaves: list[KeptLeaf], target: Path) -> N
         for kept in leaves
         if kept.leaf.entry["value_type"] == VALUE_TYPES[LeafKind.STRING]
         and kept.leaf.value is not None
+        and kept.leaf.path not in item.inline
     ]
     if texts:
         strings = json_pointer.document_of(texts)
         filesystem.write(target / STRINGS, msgspec.json.encode(strings))
+
+
+def _is_of_aggregate(item: BrokenItem) -> bool:
+    """True if the tree stood in ``checkpoint`` alone, and what is known of it comes from there."""
+    is_its = item.structure.origin in ("the file `checkpoint`", "the file before its break")
+    return is_its and not filesystem.is_file(item.directory / METADATA)
+
+
+def _write_aggregate(item: BrokenItem, leaves: Iterable[KeptLeaf], target: Path) -> None:
+    """The file ``checkpoint``, where there is one: the tree, with values byte by byte, and names of arrays."""
+    aggregate = item.structure.aggregate
+    if aggregate is None:
+        return
+    there = aggregate.source.scan.leaves
+    packed: dict[LeafPath, Any] = {}
+    for kept in leaves:
+        path = kept.leaf.path
+        if path in there and kept.filled is None:
+            packed[path] = Stored(path)
+        elif kept.leaf.entry["value_type"] in EMPTY_TYPES:
+            packed[path] = _EMPTY[kept.leaf.entry["value_type"]]
+        else:
+            packed[path] = PLACEHOLDER + stored_name(path)
+    write_msgpack(aggregate.source, target / AGGREGATE, packed)
+
+
+_EMPTY: Final[dict[str, Any]] = {
+    "None": None,
+    "Dict": {},
+    "List": [],
+    "Tuple": (),
+    "NamedTuple": (),
+}
 
 
 def _to_be_restored(entry: Entry) -> Entry:

@@ -14,7 +14,7 @@ from surgery_cli.salvage.item import BrokenItem, spec_of
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.place import fault_beside
 from surgery_cli.salvage.states import Route
-from surgery_cli.salvage.structure import Structure
+from surgery_cli.salvage.structure import WHOLE, Structure
 from surgery_cli.salvage.survey import Survey
 from surgery_cli.store.locate.items import STEP_METADATA
 from surgery_cli.store.locate.location import Location
@@ -87,7 +87,7 @@ def rescue_report(
         notes += [
             Consequence(DocsPage.RESCUE_LOOK, front + said) for said in _unnamed(item.structure)
         ]
-        if item.structure.origin != "metadata":
+        if item.structure.origin not in WHOLE:
             said = f"{front}names and nesting come from {item.structure.origin}"
             notes.append(Consequence(DocsPage.RESCUE_LOOK, said))
     for other in survey.place.others:
