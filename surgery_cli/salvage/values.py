@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -32,6 +34,7 @@ class Values:
         self.rivals: dict[str, set[Route]] = {}
         """On which ways another value was found than the one that counts, by key."""
         self._sizes: dict[Path, int] = {}
+        self._copied: dict[Path, Path] = {}
 
     def is_disputed(self, key: str) -> bool:
         """True if scanned nodes hold different values, and no manifest says which of them is newer."""
@@ -50,6 +53,8 @@ class Values:
 
     def add(self, key: str, value: StoredValue, route: Route) -> None:
         """Take in a value; of the same bytes twice, those count that a checksum covers."""
+        if isinstance(value, FileRange) and (place := self._place_of(value.path)) != value.path:
+            value = msgspec.structs.replace(value, path=place)
         if not self._is_there(value):
             return
         known = self.held.get(key)
@@ -60,6 +65,13 @@ class Values:
         elif isinstance(value, bytes):
             self.held[key] = Held(value, known.route)
 
+    def _place_of(self, file: Path) -> Path:
+        """Where a file is: under its own name, else under the one that rsync gives it until it has come whole."""
+        if file not in self._copied:
+            found = [] if filesystem.is_file(file) else list(_begun_copies(file))
+            self._copied[file] = max(found, key=filesystem.size, default=file)
+        return self._copied[file]
+
     def _is_there(self, value: StoredValue) -> bool:
         """True if the file in which a value is said to lie is there, and long enough."""
         if isinstance(value, bytes):
@@ -68,6 +80,14 @@ class Values:
             is_file = filesystem.is_file(value.path)
             self._sizes[value.path] = filesystem.size(value.path) if is_file else -1
         return value.offset + value.length <= self._sizes[value.path]
+
+
+def _begun_copies(file: Path) -> Iterator[Path]:
+    """Copies of a file that rsync has begun: each is a prefix, where other tools write parts in any order."""
+    name = re.compile(rf"\.{re.escape(file.name)}\.[A-Za-z0-9]{{6}}")
+    for entry in filesystem.entries_if_any(file.parent):
+        if not entry.is_folder and name.fullmatch(entry.name):
+            yield file.parent / entry.name
 
 
 def _is_same(one: StoredValue, other: StoredValue) -> bool:

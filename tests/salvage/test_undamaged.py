@@ -23,6 +23,9 @@ DATABASES = sorted(
 AGGREGATES = sorted(
     str(file.parent.relative_to(FIXTURES)) for file in FIXTURES.glob("orbax-*/**/checkpoint")
 )
+SAMPLE_CHECKPOINTS = FIXTURES.parent.parent / "sample_checkpoints"
+SAMPLES = ("digits_standard", "digits_v1", "letters_maxtext", "letters_run/100")
+"""With values in data files: those of the fixtures are so small that they stand in nodes, too."""
 UNSTORED_ZEROS = {"orbax-0.8.0/sharded4_zarr3"}
 """Of these Orbax stored no chunk that is all zero: a rescue cannot tell it from a lost one, and says partly or lost."""
 
@@ -138,3 +141,24 @@ def test_the_aggregate_alone_tells_the_tree_where_metadata_is_cut(name, tmp_path
 
     assert (_states(report), report.structure_lacks) == ({}, [])
     _assert_restored_alike(FIXTURES / name, tmp_path / "rescued")
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_data_files_under_the_names_of_a_copy_that_stopped_are_as_good_as_under_their_own(
+    name, tmp_path
+):
+    places = {}
+    for which in ("own", "copied"):
+        places[which] = tmp_path / which
+        shutil.copytree(SAMPLE_CHECKPOINTS / name, places[which])
+        data = [f for f in places[which].rglob("d/*") if f.is_file()]
+        largest = max(data, key=lambda file: (file.stat().st_size, file.name))
+        largest.write_bytes(largest.read_bytes()[: largest.stat().st_size * 9 // 10])
+        if which == "copied":
+            largest.rename(largest.with_name(f".{largest.name}.Xy12Qa"))
+
+    own, copied = (surgery.rescue(str(place)) for place in places.values())
+
+    assert {row.path: (row.state, row.missing, row.digest) for row in copied.leaves} == {
+        row.path: (row.state, row.missing, row.digest) for row in own.leaves
+    }
