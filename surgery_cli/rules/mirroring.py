@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 from surgery_cli.draft.check import Apart
@@ -13,6 +14,7 @@ from surgery_cli.optimizer.detect.mirrors import is_param
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.rules.contract import Named, Rule, refuse_false
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafKind
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.quantities import counted
 
@@ -27,8 +29,9 @@ class OptimizerMirrorsParams(Rule, frozen=True):
         bool,
         Meta(
             description="Each param that is named has all its twins in the optimizer state, in their places and shapes,"
-            " and no twin is left over; params that are not trained are left out with `except`. Params of which the"
-            " optimizer keeps nothing but an empty place (masked) do not break it, and are named apart."
+            " in every tree of twins, and no twin is left over; params that are not trained are left out with `except`."
+            " Params of which the optimizer keeps nothing but an empty place (masked) do not break it, and are named"
+            " apart, as are those that one tree of several lacks in a format that keeps no empty places."
         ),
     ]
 
@@ -59,45 +62,121 @@ class OptimizerMirrorsParams(Rule, frozen=True):
 
     def set_apart(self, named: Named) -> Iterator[Apart]:
         survey = named.scene.survey_of_draft(named.draft)
-        twins = list(filter(_is_twin, survey.slots.values()))
-        kept = {slot.param for slot in twins if not _is_empty(slot)}
-        left_out = {slot.param for slot in twins if _is_empty(slot)}
-        roots = {slot.root for slot in twins}
-        found = [
-            str(path)
-            for path in named.leaves
-            if path not in kept
-            and not left_out.isdisjoint(_from_root(path))
-            and _is_asked(path, named, survey, roots)
-        ]
-        if found:
-            what = f"{counted(len(found), 'param')} of which the optimizer keeps nothing (masked)"
-            yield Apart(what=what, leaves=found)
+        trees = _Trees(filter(_is_twin, survey.slots.values()), named)
+        masked: list[str] = []
+        untold: dict[LeafPath, list[str]] = {}
+        for path in named.leaves:
+            if not _is_asked(path, named, survey, trees.roots):
+                continue
+            found = trees.without(path)
+            if not found and not trees.have_twin_of(path) and trees.leave_out(path):
+                masked.append(str(path))
+            for tree, is_sure in found:
+                if not is_sure:
+                    untold.setdefault(tree.node, []).append(str(path))
+        if masked:
+            what = f"{counted(len(masked), 'param')} of which the optimizer keeps nothing (masked)"
+            yield Apart(what=what, leaves=masked)
+        for node, leaves in untold.items():
+            why = "masked or lost: this state keeps no empty places that would tell"
+            what = f"{counted(len(leaves), 'param')} without a twin in '{node}' ({why})"
+            yield Apart(what=what, leaves=leaves)
+
+
+class _Tree(msgspec.Struct, eq=False):
+    """What an optimizer keeps of params in one field of a state: of which there is a twin, of which an empty place."""
+
+    node: LeafPath
+    state: LeafPath
+    root: LeafPath
+    stores_empty: bool
+    """True if what is empty was stored with the state, so that what was left out has its place."""
+    twins: set[LeafPath] = msgspec.field(default_factory=set)
+    empty: set[LeafPath] = msgspec.field(default_factory=set)
+    leaves_out: bool = False
+    """True if some param is left out with an empty place: then each is."""
+
+    def leaves_out_any(self, above: Iterable[LeafPath]) -> bool:
+        return not self.empty.isdisjoint(above)
+
+
+class _Trees:
+    """The trees of twins. Those of one optimizer are of the same params, but for empty places."""
+
+    def __init__(self, twins: Iterable[Slot], named: Named) -> None:
+        leaves = named.draft.leaves
+        empty_leaves = [path for path, one in leaves.items() if one.spec.kind is LeafKind.EMPTY]
+        empty: dict[LeafPath, set[LeafPath]] = {}
+        found: dict[tuple[LeafPath, str], _Tree] = {}
+        self.roots: set[LeafPath] = set()
+        for slot in twins:
+            self.roots.add(slot.root)
+            if _is_empty(slot):
+                empty.setdefault(slot.node, set()).add(slot.param)
+                continue
+            key = slot.node, slot.name
+            if key not in found:
+                # an index is kept by formats alone that keep what is empty, too
+                stores = any(isinstance(part, int) for part in slot.node) or any(
+                    path.is_below(slot.whole_state) for path in empty_leaves
+                )
+                found[key] = _Tree(slot.node, slot.state, slot.root, stores)
+            found[key].twins.add(slot.param)
+        self._trees = list(found.values())
+        for tree in self._trees:
+            tree.empty = empty.get(tree.node, set())
+            tree.leaves_out = any(
+                path not in leaves or is_param(leaves[path].spec) for path in tree.empty
+            )
+        self._meet: dict[tuple[int, int], bool] = {}
+
+    @property
+    def are_any(self) -> bool:
+        return bool(self._trees)
+
+    def have_twin_of(self, path: LeafPath) -> bool:
+        return any(path in tree.twins for tree in self._trees)
+
+    def leave_out(self, path: LeafPath) -> bool:
+        """True if any tree has an empty place of a param."""
+        above = _from_root(path)
+        return any(tree.leaves_out_any(above) for tree in self._trees)
+
+    def without(self, path: LeafPath) -> list[tuple[_Tree, bool]]:
+        """The trees without a twin and an empty place of a param, and whether they surely must have one."""
+        having = [tree for tree in self._trees if path in tree.twins]
+        if len(having) == len(self._trees):
+            return []
+        above = _from_root(path)
+        found: list[tuple[_Tree, bool]] = []
+        for tree in self._trees:
+            if path in tree.twins or not path.is_below(tree.root) or tree.leaves_out_any(above):
+                continue
+            if tree.leaves_out or any(tree.state == other.state for other in having):
+                found.append((tree, True))
+            elif any(self._are_of_one(tree, other) for other in having):
+                found.append((tree, tree.stores_empty))
+        return found
+
+    def _are_of_one(self, a: _Tree, b: _Tree) -> bool:
+        """False for trees that have no param in common: those of two optimizers, each with params of its own."""
+        pair = id(a), id(b)
+        if pair not in self._meet:
+            self._meet[pair] = not a.twins.isdisjoint(b.twins)
+        return self._meet[pair]
 
 
 def _bare(named: Named, survey: OptimizerSurvey) -> Iterator[tuple[LeafPath, str]]:
-    """The params without a twin, where others have one: in any state, or in some fields of a state that has others."""
-    twins = list(filter(_is_twin, survey.slots.values()))
-    fields: dict[LeafPath, dict[LeafPath, set[LeafPath]]] = {}
-    for slot in twins:
-        fields.setdefault(slot.state, {}).setdefault(slot.node, set()).add(slot.param)
-    roots = {slot.root for slot in twins}
+    """The params that lack a twin and an empty place: in every tree, or in some of an optimizer that has others."""
+    trees = _Trees(filter(_is_twin, survey.slots.values()), named)
     for path in named.leaves:
-        if not _is_asked(path, named, survey, roots):
+        if not _is_asked(path, named, survey, trees.roots):
             continue
-        above = _from_root(path)
-        has = {
-            state: [not params.isdisjoint(above) for params in nodes.values()]
-            for state, nodes in fields.items()
-        }
-        if not any(map(any, has.values())):
+        lacking = [tree.node for tree, is_sure in trees.without(path) if is_sure]
+        if lacking:
+            yield path, f"it has no twin in {quoted(lacking, 3)}"
+        elif trees.are_any and not trees.have_twin_of(path) and not trees.leave_out(path):
             yield path, "no optimizer state has anything for it"
-        for state, there in has.items():
-            if any(there) and not all(there):
-                without = (
-                    n for n, is_there in zip(fields[state], there, strict=True) if not is_there
-                )
-                yield path, f"it has no twin in {quoted(without, 3)}"
 
 
 def _is_asked(path: LeafPath, named: Named, survey: OptimizerSurvey, roots: set[LeafPath]) -> bool:
