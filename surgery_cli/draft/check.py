@@ -21,6 +21,8 @@ class Judged(NamedTuple):
     holds: bool
     found: str
     number: float | None = None
+    apart: str = ""
+    """Why it is let through, and named beside what holds, in words that follow a count of leaves."""
 
 
 class ValueRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

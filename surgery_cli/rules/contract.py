@@ -45,12 +45,6 @@ class Named:
         """The leaves of another tree that are named there, and not here."""
         return [path for path in self.selected_in(tree) if path not in self.draft.leaves]
 
-    @cached_property
-    def states(self) -> frozenset[LeafPath]:
-        """The nodes of the states of optimizers."""
-        slots = self.draft.slots.values()
-        return frozenset(slot.whole_state for slot in slots if slot.in_optimizer)
-
 
 class Rule(ValueRule, frozen=True):
     """What must hold of leaves. Subclasses override what they need: most judge by one of the methods alone."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import Meta
 
@@ -15,22 +14,19 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.quantities import counted
 
-
-def may_be_infinite(
-    path: LeafPath,
-    shape: tuple[int, ...],
-    slots: Container[LeafPath],
-    states: Iterable[LeafPath],
-) -> bool:
-    """True for a number that a state of the optimizer keeps beside its slots: a best loss is infinite at first."""
-    return not shape and path not in slots and any(map(path.is_below, states))
+STARTS_INFINITE: Final = "infinite as the optimizer starts with it, which is let through"
 
 
 class Finite(Rule, frozen=True):
-    """No NaN and no infinity. Numbers that an optimizer keeps beside its slots may be infinite: a best loss so far."""
+    """No NaN and no infinity, but in a number with which the state of an optimizer starts so: a best loss so far."""
 
     finite: Annotated[
-        bool, Meta(description="No NaN and no infinity; what holds no floats is left out.")
+        bool,
+        Meta(
+            description="No NaN and no infinity; what holds no floats is left out. Let through, counted and named, are"
+            " infinities with which optax starts: `best_value` of `reduce_on_plateau`, `value` and the errors in `info`"
+            " of a line search."
+        ),
     ]
     allow: Annotated[
         Literal["inf"] | None, Meta(description="`inf`: infinities are as good as numbers.")
@@ -49,9 +45,10 @@ class Finite(Rule, frozen=True):
         return not is_numeric(output.spec)
 
     def of_leaf(self, path: LeafPath, named: Named) -> Finite:
-        shape = named.draft.leaves[path].spec.shape
-        is_fine = may_be_infinite(path, shape, named.draft.slots, named.states)
-        return Finite(finite=True, allow="inf") if is_fine else self
+        if self.allow == "inf" or named.draft.leaves[path].spec.shape:
+            return self
+        may_be = path in named.scene.survey_of_draft(named.draft).infinite
+        return _FiniteOrAtItsStart(finite=True) if may_be else self
 
     def judge(self, seen: NonFinite, spec: LeafSpec) -> Judged:
         bad = seen.nan + (seen.infinite if self.allow != "inf" else 0)
@@ -64,3 +61,12 @@ class Finite(Rule, frozen=True):
             if n
         ]
         return Judged(not bad, f"it holds {' and '.join(there) or 'finite values alone'}")
+
+
+class _FiniteOrAtItsStart(Finite, frozen=True):
+    """As it is meant of a number with which an optimizer starts at infinity."""
+
+    def judge(self, seen: NonFinite, spec: LeafSpec) -> Judged:
+        if seen.infinite and not seen.nan:
+            return Judged(True, "it is infinite", apart=STARTS_INFINITE)
+        return super().judge(seen, spec)

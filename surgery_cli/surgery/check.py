@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from surgery_cli import reports
-from surgery_cli.draft.check import Check
+from surgery_cli.draft.check import Apart, Check
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import Problem
 from surgery_cli.planning import Plan, PolicyRule
 from surgery_cli.settings.run import Options
 from surgery_cli.surgery.judge import judged
-from surgery_cli.surgery.judged_checks import breaches_found, numbers_found
+from surgery_cli.surgery.judged_checks import apart_found, breaches_found, numbers_found
 
 
 def check(
@@ -38,7 +38,8 @@ def check(
         checks = [check for check in found.draft.checks if check.policy is rule.policy]
         problems = [problem for check in checks for problem in broken.get(id(check), [])]
         measured = [n for check in checks for n in numbers.get(id(check), {}).values()]
-        verdicts.append(_verdict(rule, checks, problems, measured))
+        apart = [one for check in checks for one in apart_found(check, found.findings)]
+        verdicts.append(_verdict(rule, checks, problems, measured, apart))
     is_broken = any(not one.holds and one.severity == "error" for one in verdicts)
     return reports.Checked(
         checkpoint=str(found.checkpoint.location.root),
@@ -55,7 +56,11 @@ def check(
 
 
 def _verdict(
-    rule: PolicyRule, checks: Sequence[Check], problems: Sequence[Problem], measured: list[float]
+    rule: PolicyRule,
+    checks: Sequence[Check],
+    problems: Sequence[Problem],
+    measured: list[float],
+    apart: list[Apart],
 ) -> reports.RuleVerdict:
     is_one = len(checks) == 1
     return reports.RuleVerdict(
@@ -68,7 +73,7 @@ def _verdict(
         leaves=max((check.count for check in checks), default=0),
         by_values=max((len(check.on) for check in checks), default=0),
         findings=list(dict.fromkeys(problems)),
-        apart=[one for check in checks for one in check.apart],
+        apart=apart,
         least=min(measured, default=None) if is_one else None,
         most=max(measured, default=None) if is_one else None,
         file=rule.origin.file,

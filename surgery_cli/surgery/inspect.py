@@ -69,10 +69,11 @@ def inspect(
     chosen = in_listed_order(path for path in tree if path in named)
     surveyed = survey(tree, params=params)
     rows = [_row(checkpoint, path, surveyed, names) for path in chosen]
+    through: list[Note] = []
     if stats or only or digests:
         looks = planned_looks(_looks(checkpoint, chosen, names), memory_bytes, say)
         _add_values(rows, checkpoint, looks, stats or bool(only), digests, listener)
-        tell_bad(rows, chosen, surveyed)
+        through = tell_bad(rows, chosen, surveyed)
     rows, chosen = bad_ones(rows, chosen) if only else (rows, chosen)
     if optimizer:
         _add_numbers(rows, chosen, checkpoint, surveyed)
@@ -95,7 +96,7 @@ def inspect(
         optimizer=_states(surveyed, set(chosen)) if optimizer else None,
         hosts=None if layout is None else layout_reads(checkpoint, chosen, surveyed, layout, hosts),
         containers=containers_of(checkpoint, chosen) if digests else None,
-        notes=_notes(checkpoint) + (_questions(surveyed) if optimizer else []),
+        notes=_notes(checkpoint) + through + (_questions(surveyed) if optimizer else []),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from surgery_cli import reports
-from surgery_cli.draft.check import Check, InPolicy
+from surgery_cli.draft.check import Apart, Check, InPolicy
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.engine.checks import Finding, breaches
 from surgery_cli.errors import Problem
@@ -32,7 +32,7 @@ def judged_checks(
             most=max(numbers.get(id(check), {}).values(), default=None),
             of_each=numbers.get(id(check), {}) if check.rule.tells_each else {},
             breaches=broken.get(id(check), []),
-            apart=list(check.apart),
+            apart=apart_found(check, findings or ()),
         )
         for check in draft.checks
     ]
@@ -45,6 +45,21 @@ def numbers_found(findings: Sequence[Finding]) -> dict[int, dict[str, float]]:
         if judged.number is not None:
             found.setdefault(id(check), {})[str(leaf.path)] = judged.number
     return found
+
+
+def apart_found(check: Check, findings: Sequence[Finding]) -> list[Apart]:
+    """The leaves of which a check says nothing: as metadata tell, then those that their values let through."""
+    through: dict[str, list[str]] = {}
+    for by, leaf, judged in findings:
+        if by is check and judged.apart:
+            through.setdefault(judged.apart, []).append(str(leaf.path))
+    return [
+        *check.apart,
+        *(
+            Apart(what=f"{counted(len(leaves), 'leaf', 'leaves')} {why}", leaves=leaves)
+            for why, leaves in through.items()
+        ),
+    ]
 
 
 def breaches_found(

@@ -1,6 +1,7 @@
 """`inspect --only bad`: the leaves whose values something is wrong with, as NumPy sees them, and nothing else."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import orbax.checkpoint as ocp
@@ -64,6 +65,48 @@ def test_an_optimizer_that_is_not_finite_is_bad(surgery, tmp_path):
         checkpointer.save(tmp_path / "tree", {"params": params, "opt_state": state})
     result = surgery("inspect", tmp_path / "tree", "--only", "bad", "--json")
     assert [row["path"] for row in result.document["leaves"]] == ["opt_state/0/mu/w"]
+
+
+def test_infinities_with_which_an_optimizer_starts_are_said_and_others_are_bad(surgery, tmp_path):
+    params = {"w": jnp.ones(4)}
+    inject = optax.inject_hyperparams(optax.adam)(learning_rate=float("inf"))
+    transforms = {
+        "search": (optax.lbfgs(), {"value", "decrease_error", "curvature_error"}, set()),
+        "plateau": (contrib.reduce_on_plateau(), {"best_value"}, set()),
+        "rate": (inject, set(), {"learning_rate"}),
+        "estimate": (contrib.prodigy(estim_lr0=np.inf), set(), {"estim_lr"}),
+    }
+    for name, (transform, good, bad) in transforms.items():
+        state = transform.init(params)
+        infinite = {
+            getattr(keys[-1], "name", getattr(keys[-1], "key", ""))
+            for keys, leaf in jax.tree_util.tree_leaves_with_path(state)
+            if np.isinf(leaf).any()
+        }
+        assert infinite == good | bad
+        source, junit = tmp_path / name, tmp_path / f"{name}.xml"
+        with ocp.StandardCheckpointer() as checkpointer:
+            checkpointer.save(source, {"params": params, "opt_state": state})
+        looked = surgery("inspect", source, "--only", "bad", "--json")
+        found = {row["path"].rpartition("/")[2] for row in looked.document["leaves"]}
+        assert (found, looked.code) == (bad, bool(bad))
+        policy = tmp_path / "policy.yaml"
+        for at in ("**", *(row["path"] for row in looked.document["leaves"])):
+            policy.write_text(f"- {{id: a, at: '{at}', finite: true}}\n")
+            checked = surgery("check", source, policy, "--json", "--output", f"junit={junit}")
+            assert checked.code == bool(bad), (name, at)
+        assert surgery("assert", source, "--finite").code == bool(bad)
+        (rule,) = checked.document["rules"]
+        through = {
+            leaf.rpartition("/")[2] for one in rule.get("apart", []) for leaf in one["leaves"]
+        }
+        assert through == good
+        if good:
+            said = "as the optimizer starts with it, which is let through"
+            assert said in junit.read_text()
+            assert said in " ".join(map(str, looked.document["notes"]))
+            assert said in " ".join(surgery("check", source, policy).out.split())
+            assert said in " ".join(surgery("assert", source, "--finite").out.split())
 
 
 def test_a_checkpoint_that_was_trained_has_nothing_bad(surgery):

@@ -18,7 +18,8 @@ class Findings:
     """Groups of slots, and what else the state keeps, by path.
 
     ``clocks`` are by the node that owns them: what each drives, and at what it starts. ``running`` gives the initial
-    values of numbers beside slots, ``nonnegative`` names those that are never below 0, ``shared`` the node below which
+    values of numbers beside slots, ``nonnegative`` names those that are never below 0,
+    ``infinite`` those that start so, ``shared`` the node below which
     slots go by a number, ``family`` names the optimizer of every node. ``questions`` go with the nodes of params that
     they concern.
     """
@@ -29,6 +30,7 @@ class Findings:
         self.hyperparams: dict[LeafPath, str] = {}
         self.running: dict[LeafPath, float] = {}
         self.nonnegative: set[LeafPath] = set()
+        self.infinite: set[LeafPath] = set()
         self.shared: dict[LeafPath, LeafPath] = {}
         self.family: dict[LeafPath, str] = {}
         self.questions: list[tuple[Problem, tuple[LeafPath, ...]]] = []

@@ -128,6 +128,8 @@ class States:
                 )
         own = (node.children.get(name) for name in kind.nonnegative)
         self._findings.nonnegative.update(leaf for leaf in own if isinstance(leaf, LeafPath))
+        own = (node.children.get(name) for name in kind.infinite)
+        self._findings.infinite.update(leaf for leaf in own if isinstance(leaf, LeafPath))
         hyperparams = node.children.get("hyperparams") if "hyperparams" in kind.others else None
         if isinstance(hyperparams, Node):
             for leaf in hyperparams.leaves():

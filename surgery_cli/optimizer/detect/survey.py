@@ -45,7 +45,8 @@ class OptimizerSurvey(msgspec.Struct, frozen=True, kw_only=True):
 
     ``slots`` include holes (relation ``hole``). ``hyperparams`` say what a stored number is,
     ``running`` at what a number starts that a state keeps with its slots, ``nonnegative`` which numbers beside slots
-    are never below 0. ``shared`` are the floating numbers by which
+    are never below 0, ``infinite`` which are infinite until something was measured.
+    ``shared`` are the floating numbers by which
     all slots below a node go, with that node: running sums, estimates, settings. ``unsure`` lists slots
     whose power is not known; they are kept. ``open_questions`` matter once an edit touches what they concern.
     ``family`` names each optimizer node.
@@ -57,6 +58,7 @@ class OptimizerSurvey(msgspec.Struct, frozen=True, kw_only=True):
     hyperparams: dict[LeafPath, str] = {}
     running: dict[LeafPath, float] = {}
     nonnegative: set[LeafPath] = set()
+    infinite: set[LeafPath] = set()
     shared: dict[LeafPath, LeafPath] = {}
     unsure: list[Unsure] = []
     open_questions: list[Question] = []
@@ -188,6 +190,7 @@ def _gather(walked: Findings, tree: TreeSpec, found: OptimizerSurvey) -> None:
     found.hyperparams.update(walked.hyperparams)
     found.running.update(walked.running)
     found.nonnegative.update(walked.nonnegative)
+    found.infinite.update(walked.infinite)
     found.shared.update(walked.shared)
     found.family.update(walked.family)
     found.open_questions.extend(Question(problem, nodes) for problem, nodes in walked.questions)

@@ -89,6 +89,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers that follow what was seen, and by which all slots of the state go; they start from a setting."""
     nonnegative: frozenset[str] = frozenset()
     """Which of all these numbers are squares, sizes or rates, and never below 0."""
+    infinite: frozenset[str] = frozenset()
+    """Fields that are infinite until something was measured: a best loss, the error of a search that has not begun."""
     others: tuple[str, ...] = ()
     """All other fields that are no trees: keys, flags, numbers."""
     inner: tuple[str, ...] = ()
@@ -348,6 +350,7 @@ _TOLD: Final[tuple[Kind, ...]] = (
         numbers={"learning_rate": "learning rate"},
         nonnegative=frozenset({"learning_rate"}),
         others=("value", "info"),
+        infinite=frozenset({"value"}),
     ),
     # --- optimizers that keep copies of the params -------------------------------------------------------
     Kind(
@@ -544,12 +547,14 @@ _TOLD: Final[tuple[Kind, ...]] = (
         numbers={"scale": "learning rate factor"},
         nonnegative=frozenset({"scale"}),
         others=("best_value", "avg_value"),
+        infinite=frozenset({"best_value"}),
     ),
     Kind(
         name="search_record",
         family="linesearch",
         clocks={"num_linesearch_steps": "counter"},
         others=("decrease_error", "curvature_error"),
+        infinite=frozenset({"decrease_error", "curvature_error"}),
     ),
     Kind(
         name="monitor",
