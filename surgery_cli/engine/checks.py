@@ -80,6 +80,15 @@ class Checks:
             watched.is_taken = True
         return found
 
+    def left_if_refused(self) -> list[Watched]:
+        """What only writing would show, taken, if a rule is broken already: all that is broken is then said at once."""
+        if all(check.is_warning for check, _ in breaches(self.findings())):
+            return []
+        found = [watched for watched in self._watched.values() if not watched.is_taken]
+        for watched in found:
+            watched.is_taken = True
+        return found
+
     def seen(self) -> list[_SeenOfLeaf]:
         """What was seen so far, leaf by leaf: values that another process can take over."""
         return [watched.all_seen() for watched in self._watched.values()]

@@ -85,6 +85,7 @@ class Execution:
         """
         with self._stream.working():
             self._judge(self.checks.left(writers))
+            self._judge(self.checks.left_if_refused())
             refuse_breaches(self.checks.findings())
             self._write(writers)
         return self.executed
@@ -121,9 +122,8 @@ class Execution:
         """Read what nobody writes as it stands where something must hold of it."""
         for watched in left:
             evaluation = self._evaluation(watched.recipe, watched.block)
-            block, tiles = evaluation.block_shape, self._kit.tile_elements
-            made = evaluation.composition
-            held = working_bytes(made, block, tiles) + watched.working_bytes(block, tiles)
+            sizes = evaluation.block_shape, self._kit.tile_elements
+            held = working_bytes(evaluation.composition, *sizes) + watched.working_bytes(*sizes)
             for window in evaluation.windows:
                 self._stream.start(held, self._judge_block, evaluation, watched, window)
         self._stream.finish()

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal
 
+import msgspec
+
 from surgery_cli import reports, surgery
 from surgery_cli.document import Document
 from surgery_cli.inputs.buckets import path_at
@@ -164,6 +166,7 @@ def verify(
     like: Place | None = None,
     like_init: str | None = None,
     like_manifest: Place | None = None,
+    strict: bool = False,
     allow_non_finite: bool = False,
     step: int | None = None,
     item: str | None = None,
@@ -176,6 +179,7 @@ def verify(
         like: Another checkpoint, whose structure, shapes and dtypes it must have.
         like_init: `FILE.py:FUNCTION` of the training script: would it restore the checkpoint, and exactly?
         like_manifest: What `seal --to` wrote, or `inspect --digests --json` printed.
+        strict: The verdict is true only if every leaf has a digest on record, too.
         allow_non_finite: NaN and infinities are no finding.
         step: Which step of a run; the newest finished one by default.
         item: Which item of a step.
@@ -186,7 +190,7 @@ def verify(
         CheckpointError: what stands there, or its record, cannot be read; a damaged leaf is a finding.
     """
     manifest = None if like_manifest is None else path_at(str(like_manifest))
-    return surgery.verify(
+    found = surgery.verify(
         str(checkpoint),
         like=None if like is None else str(like),
         like_init=like_init,
@@ -196,6 +200,7 @@ def verify(
         item=item,
         memory_bytes=memory_bytes,
     )
+    return msgspec.structs.replace(found, strict=strict)
 
 
 @with_checked_arguments

@@ -143,6 +143,8 @@ class Verdict(Noted, kw_only=True, frozen=True):
     """True where values were held against digests; else it was the structure against another's."""
     has_lost_digests: bool = False
     """True where there is a record of digests, and it does not hold itself."""
+    strict: bool = False
+    """True if leaves that have no digest keep it from being true."""
     sample: Sampled | None = None
     """With ``--sample``: how much was read, and ``agrees`` is said of that alone."""
     chosen: str = ""
@@ -153,8 +155,9 @@ class Verdict(Noted, kw_only=True, frozen=True):
     """The keys of leaves with odd names, by these: a slash in one is `%2F`, a percent sign `%25`, all else as it is."""
 
     def __bool__(self) -> bool:
-        """True if it agrees."""
-        return self.agrees
+        """True if it agrees, and something was compared; of a strict one, every leaf."""
+        is_compared = bool(self.checked or self.files_checked)
+        return self.agrees and is_compared and not (self.strict and self.without_digest)
 
     @property
     def without_digest(self) -> int:

@@ -86,8 +86,8 @@ class EqualIn(Equality, frozen=True):
     equal_in: Annotated[
         str,
         Meta(
-            description="Another checkpoint, or a name in `sources`, in which each leaf is the same; without `from`,"
-            " what it has of them is not missing here."
+            description="Another checkpoint (in a plan also a name in its `sources`), in which each leaf is the same;"
+            " without `from`, what it has of them is not missing here."
         ),
     ]
     from_: Annotated[

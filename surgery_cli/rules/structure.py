@@ -20,8 +20,8 @@ class SameStructureAs(Rule, frozen=True):
     same_structure_as: Annotated[
         str,
         Meta(
-            description="Another checkpoint, or a name in `sources`, that has the same leaves: paths, kinds, shapes and"
-            " dtypes."
+            description="Another checkpoint (in a plan also a name in its `sources`) that has the same leaves: paths,"
+            " kinds, shapes and dtypes."
         ),
     ]
 

@@ -56,8 +56,7 @@ def inspect(
 ) -> reports.Inspection:
     """What is in a checkpoint; from metadata alone unless ``stats``, ``only`` or ``digests`` ask for values.
 
-    ``argument`` is a path or ``ROOT@N``. ``only`` leaves out leaves with nothing wrong. With a ``layout``, its mesh (or
-    what is stored) tells what each of ``hosts`` would read. ``say`` is told what takes more than ``memory_bytes``.
+    ``only`` leaves out what is not bad; the mesh of a ``layout`` tells what ``hosts`` read; ``say`` hears of memory.
 
     Raises:
         PlanError: nothing stands there, or a pattern names nothing.
@@ -69,11 +68,11 @@ def inspect(
     chosen = in_listed_order(path for path in tree if path in named)
     surveyed = survey(tree, params=params)
     rows = [_row(checkpoint, path, surveyed, names) for path in chosen]
-    through: list[Note] = []
+    notes = _notes(checkpoint) + (_questions(surveyed) if optimizer else [])
     if stats or only or digests:
         looks = planned_looks(_looks(checkpoint, chosen, names), memory_bytes, say)
         _add_values(rows, checkpoint, looks, stats or bool(only), digests, listener)
-        through = tell_bad(rows, chosen, surveyed)
+        notes += tell_bad(rows, chosen, surveyed)
     rows, chosen = bad_ones(rows, chosen) if only else (rows, chosen)
     if optimizer:
         _add_numbers(rows, chosen, checkpoint, surveyed)
@@ -96,7 +95,7 @@ def inspect(
         optimizer=_states(surveyed, set(chosen)) if optimizer else None,
         hosts=None if layout is None else layout_reads(checkpoint, chosen, surveyed, layout, hosts),
         containers=containers_of(checkpoint, chosen) if digests else None,
-        notes=_notes(checkpoint) + through + (_questions(surveyed) if optimizer else []),
+        notes=notes,
     )
 
 

@@ -124,8 +124,8 @@ def test_every_leaf_that_breaks_a_rule_is_named_at_once_and_nothing_is_left(
     ]
     with pytest.raises(ValueRefusal) as refused:
         applied(source, tmp_path / "new", *edits)
-    # of what is not written first, then of what is
-    assert {p.path for p in refused.value.problems} == {"bad", "loud"}
+    # of what is not written as well as of what would have been
+    assert {p.path for p in refused.value.problems} == {"bad", "loud", "half", "sparse"}
     with pytest.raises(ValueRefusal) as refused:
         applied(source, tmp_path / "new", edits[0], edits[2])
     assert [p.path for p in refused.value.problems] == ["half", "sparse"]
@@ -267,3 +267,28 @@ def test_values_that_are_not_those_on_record_are_not_judged(source: Path, tmp_pa
     record.write_text(json.dumps(text))
     with pytest.raises(CheckpointError, match="not what its digest on record says"):
         judged(tmp_path / "new", stating("sparse", finite=True))
+
+
+def test_rules_broken_by_what_is_written_and_by_what_stays_are_named_together(
+    source: Path, tmp_path: Path
+) -> None:
+    plan = plan_from_document(
+        {
+            "edits": [{"op": "rescale", "at": "sparse", "by": 2.0}],
+            "check": [
+                {"id": "written", "at": "sparse", "unchanged": True},
+                {"id": "stays", "at": "loud", "finite": True},
+                {"id": "both", "at": ["sparse", "big"], "norm": "..1e-9"},
+                {"id": "warned", "at": "bad", "finite": True, "severity": "warning"},
+            ],
+        }
+    )
+    with pytest.raises(ValueRefusal) as caught:
+        surgery.apply(str(source), str(tmp_path / "new"), plan)
+    assert [(problem.path, problem.field) for problem in caught.value.problems] == [
+        ("sparse", "unchanged"),
+        ("loud", "finite"),
+        ("big", "norm"),
+        ("sparse", "norm"),
+    ]
+    assert not (tmp_path / "new").exists()

@@ -228,6 +228,26 @@ def test_a_verdict_is_true_if_it_is_good_and_a_difference_is_neither(tmp_path):
         bool(surgery.diff(SAMPLE, SAMPLE))
 
 
+def test_a_verdict_is_false_where_nothing_was_compared(tmp_path):
+    """Of a checkpoint as Orbax saved it, of one with some digests, and against all."""
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "bare", {"params": {"w": np.ones(3), "b": np.ones(2)}})
+    edited = surgery.Rescale(at="params/w", by=2)
+    surgery.apply(tmp_path / "bare", tmp_path / "some", edited)
+    manifest = surgery.inspect(tmp_path / "bare", digests=True).to_dict()
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    truths = {
+        "bare": (False, False),
+        "some": (True, False),
+    }
+    for name, (loose, strict) in truths.items():
+        found = surgery.verify(tmp_path / name)
+        assert (found.agrees, bool(found)) == (True, loose), name
+        assert bool(surgery.verify(tmp_path / name, strict=True)) == strict
+    full = {"like_manifest": tmp_path / "manifest.json"}
+    assert surgery.verify(tmp_path / "bare", strict=True, **full)
+
+
 def test_limits_hold_inside_and_are_those_of_the_table():
     with surgery.limits({"leaves": 3}), pytest.raises(surgery.CheckpointError, match="leaves"):
         surgery.inspect(SAMPLE)

@@ -61,6 +61,8 @@ def verify(
     output: Output,
 ) -> int:
     """Read every byte and check it against the digests on record; exit code 1 on a finding."""
+    from msgspec.structs import replace
+
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import verdict
 
@@ -80,6 +82,7 @@ def verify(
             listener=listener,
             say=saying(output),
         )
+    found = replace(found, strict=strict)
     render = partial(verdict.render, strict=strict, verbose=output.verbose)
     write_files(found, files, render)
     print_report(found, output, render)

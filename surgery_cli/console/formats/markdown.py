@@ -37,8 +37,13 @@ def text_of(document: Document) -> str:
 
 
 def _head(suite: Suite) -> Iterator[str]:
-    is_good = not suite.count("failed", "error")
-    yield f"### {'✅' if is_good else '❌'} surgery {_plain(suite.command)}"
+    command = f"surgery {_plain(suite.command)}"
+    if suite.count("failed", "error"):
+        yield f"### ❌ {command}"
+    elif suite.cases and suite.count("skipped") == len(suite.cases):
+        yield f"### {command}: nothing was found wrong, but nothing could be compared"
+    else:
+        yield f"### ✅ {command}"
     yield ""
     if about := suite.judged or suite.subject:
         yield _plain(about)
