@@ -21,6 +21,21 @@ def option_name(field: Field) -> str:
     return "--" + name.replace("_", "-")
 
 
+def flag_spelling(field: Field) -> str:
+    """How a flag is declared: with its opposite, where leaving it out does not already say false.
+
+    >>> from surgery_cli.operations.ties import Ties
+    >>> [flag_spelling(f) for f in fields_of(Ties) if f.name in ("normalize", "integers")]
+    ['--integers', '--normalize/--no-normalize']
+    """
+    name = option_name(field)
+    return name if field.default is False else f"{name}/{_opposite(name)}"
+
+
+def _opposite(name: str) -> str:
+    return f"--no-{name.removeprefix('--')}"
+
+
 def option_words(field: Field, value: Any) -> list[str]:
     """A field with its value, as words of a command line."""
     name = option_name(field)
@@ -31,7 +46,7 @@ def option_words(field: Field, value: Any) -> list[str]:
             return [name, ",".join(map(str, value))]
         return [word for item in value for word in (name, str(item))]
     if isinstance(value, bool):
-        return [name] if value else []
+        return [name] if value else [] if field.default is False else [_opposite(name)]
     return [name, str(value)]
 
 

@@ -12,7 +12,7 @@ from surgery_cli.console.arguments import Output
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.table import operations
 from surgery_cli.planning import fields_of
-from surgery_cli.planning.command_line import example_command, option_name
+from surgery_cli.planning.command_line import example_command, option_name, option_words
 from surgery_cli.settings.calls import CallOptions
 from surgery_cli.settings.declaration import settings_of
 from surgery_cli.settings.limits import Limits
@@ -74,6 +74,29 @@ def test_the_example_in_the_help_is_the_edit_in_the_docs(typed, name):
     paths = operations()[name].path_fields
     shown = {**defaults, **documented, **_absolute(documented, paths)}
     assert json.loads(json.dumps({**defaults, **edit})) == json.loads(json.dumps(shown))
+
+
+@pytest.mark.parametrize("value", [True, False])
+@pytest.mark.parametrize("name", WRITING)
+def test_every_flag_can_be_said_both_ways(typed, name, value):
+    """What a plan can say, a command can: `normalize: false`, where leaving it out says true."""
+    words = shlex.split(example_command(operations()[name]))[1:]
+    for field in (f for f in fields_of(operations()[name]) if f.is_flag):
+        others = [word for word in words if word != option_name(field)]
+        edit, _ = typed(*others, *option_words(field, value))
+
+        assert edit.get(field.name, field.default) is value
+
+
+def test_a_check_can_be_said_the_other_way_round(surgery, tmp_path):
+    import numpy as np
+
+    source = tmp_path / "a.npz"
+    np.savez(source, w=np.zeros(2))
+
+    assert surgery("assert", source, "b", "--no-exists").code == 0
+    assert surgery("assert", source, "w", "--no-exists").code == 2
+    assert surgery("assert", source, "w", "--exists").code == 0
 
 
 def _absolute(documented, paths):

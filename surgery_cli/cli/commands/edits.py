@@ -51,7 +51,7 @@ def edit_command(name: str) -> Command:
     def built(given: Mapping[str, Any], settings: Mapping[str, str] | None, **more: Any) -> Plan:
         from surgery_cli.planning import operation_from_options, plan_of
 
-        values = {f.name: given[key] for key, f in fields.items() if given[key] is not False}
+        values = {f.name: given[key] for key, f in fields.items() if _is_said(f, given[key])}
         edit = operation_from_options(name, values | more, settings=settings or {})
         return _exported(plan_of([edit]), edit, given.get(_TO))
 
@@ -103,6 +103,11 @@ def edit_command(name: str) -> Command:
     return with_options(command, [*own, *_to(kind)])
 
 
+def _is_said(field: Field, value: Any) -> bool:
+    """False of a switch that nobody turned on; false is said where leaving it out means something else."""
+    return value is not False or field.default is not False
+
+
 def _to(kind: type[Operation]) -> Iterator[inspect.Parameter]:
     """The option by which what the edit makes is written alone, in a format of other programs."""
     for form in kind.exported_as[:1]:
@@ -132,19 +137,19 @@ def _exported(plan: Plan, edit: Operation, to: str | None) -> Plan:
 
 
 def _parameter(key: str, field: Field, *, is_place: bool) -> inspect.Parameter:
-    from surgery_cli.planning.command_line import option_name
+    from surgery_cli.planning.command_line import flag_spelling, option_name
 
     if field.name == "at":
         return _at_parameter(key, field)
     repeats = field.is_mapping or field.is_list
     return option(
         key,
-        option_name(field),
+        flag_spelling(field) if field.is_flag else option_name(field),
         bool if field.is_flag else (list[str] if repeats else str),
         group=Group.OPTIMIZER if field.name == "twins" else Group.EDIT,
         help=_help(field),
         required=field.required,
-        default=False if field.is_flag else None,
+        default=False if field.default is False else None,
         metavar=None if field.is_flag else _metavar(field),
         autocompletion=complete_checkpoint
         if is_place

@@ -93,7 +93,7 @@ def option(
     declared = typer.Option(*spelled.split(), rich_help_panel=group.value, **described)
     if required:
         return parameter(name, Annotated[typed, declared])
-    annotation = typed if typed is bool else typed | None
+    annotation = typed if default is False else typed | None
     return parameter(name, Annotated[annotation, declared], default=default)
 
 
