@@ -26,7 +26,10 @@ _OF_CONFIG: Final = {False: "peft", True: "peft-transposed"}
 
 
 def is_shown(leaves: Sequence[LeafSpec]) -> bool:
-    """True if no leaf has two axes of one size, such that its shape shows their order."""
+    """True if no leaf has two axes of one size, such that its shape shows their order.
+
+    The order within an axis no shape shows: ``surgery.rearranged_kernels`` looks at what was done before.
+    """
     wide = ([size for size in leaf.shape if size > 1] for leaf in leaves)
     return all(len({*sizes}) == len(sizes) for sizes in wide)
 

@@ -45,6 +45,7 @@ from surgery_cli.surgery.notes import (
 )
 from surgery_cli.surgery.planned_memory import decoding_notes
 from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.surgery.rearranged_kernels import rearranged_kernels
 from surgery_cli.surgery.repeated_draws import repeated_draws
 from surgery_cli.surgery.repeated_loras import repeated_loras
 from surgery_cli.surgery.requests import minutes, requests_of_run
@@ -191,6 +192,7 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
         *warnings_said(draft.checks),
         *repeated_draws(checkpoint, draft),
         *repeated_loras(checkpoint, draft),
+        *rearranged_kernels(checkpoint, draft),
         *unread_notes(plans),
         *dead_notes(prepared.references, prepared.compact),
         *memory_notes(prepared.needs, options.memory_bytes),
