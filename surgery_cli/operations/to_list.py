@@ -70,6 +70,8 @@ class ToList(PlaceOperation, tag="to-list", kw_only=True, frozen=True):
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         self.refuse_policy()
         found = self._from_another(draft, scene) if self.with_ else self._by_keys(draft, scene)
+        if not found.lists and not found.empties and not self.with_:  # nothing is named
+            return draft
         if not found.lists and not found.empties:
             return draft.noting(
                 Remark(
