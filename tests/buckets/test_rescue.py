@@ -73,3 +73,22 @@ def test_what_stands_in_a_bucket_is_not_replaced(service, tmp_path):
     there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
     with pytest.raises(DestinationError, match="exists"):
         surgery.rescue(there, there)
+
+
+@pytest.mark.parametrize(
+    ("origin", "target"), [("gs", "gs"), ("gs", "s3"), ("s3", "gs"), ("disk", "gs"), ("disk", "s3")]
+)
+def test_the_command_writes_where_the_library_does(
+    surgery, bucket, s3, tmp_path, origin, target, how
+):
+    servers = {"gs": bucket, "s3": s3}
+    broken = saved(tmp_path / "ck", **how)
+    if origin != "disk":
+        broken = uploaded(servers[origin], broken, f"{origin}://bkt/ck")
+    ended = surgery("rescue", broken, f"{target}://bkt/runs/new")
+    assert ended.code == 0, ended.err
+    assert f"rescued: 3 leaves in {target}://bkt/runs/new" in ended.out
+    restored = _restored(servers[target], "runs/new", tmp_path)
+    np.testing.assert_array_equal(restored["params"]["w"], TREE["params"]["w"])
+    assert restored["opt_state"]["count"] == 3
+    assert {name.split("/")[1] for name in servers[target].names("runs/")} == {"new"}

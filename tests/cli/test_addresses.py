@@ -16,7 +16,8 @@ from surgery_cli.store.filesystem.google_storage import GoogleStorage
 from tests.cli.command_lines import commands
 
 PLACES = re.compile(
-    r"SRC|DST|CKPT|A|B|PLAN|OTHER|ROOT|DIR|FOLDER|PATH|PLACE|BROKEN|.*FILE.*|.*SPEC|.*CKPT.*|DONOR"
+    r"SRC|\[?DST\]?|CKPT|A|\[?B\]?|\[?PLAN\]?(\.\.\.)?|POLICY|OTHER|ROOT|DIR|FOLDER|PATH|PLACE|BROKEN"
+    r"|.*FILE.*|.*SPEC|.*CKPT.*|DONOR"
 )
 """How metavars say that a place is meant. An option of another metavar that takes one is to be given one of these."""
 
@@ -77,7 +78,9 @@ def unreachable(monkeypatch):
     monkeypatch.setitem(filesystem._SERVICES, "s3://", Buckets(Unreachable()))
 
 
-SERVED = re.compile(r"SRC|ROOT|BROKEN|DST|CKPT|A|B|\[?PLAN\]?|OTHER|PATH|\[NAME=\]SPEC")
+SERVED = re.compile(
+    r"SRC|ROOT|BROKEN|\[?DST\]?|CKPT|A|\[?B\]?|\[?PLAN\]?(\.\.\.)?|POLICY|OTHER|PATH|\[NAME=\]SPEC"
+)
 """What may lie in a bucket: checkpoints that are read and written, plans and files of arrays that are read."""
 
 SERVED_FILES = {("seal", "--to"), ("seal", "--sha256sums"), ("verify", "--like-manifest")}

@@ -222,6 +222,19 @@ def test_lint_refuses_by_itself_what_the_commands_would(
     assert what in used.err
 
 
+def test_lint_reads_plans_and_policies_in_buckets(surgery, service):
+    service.put("bkt", "p.yaml", b"edits:\n- {op: delete, at: x}\n")
+    service.put("bkt", "rules.yaml", b"rules:\n- {id: a, at: x, finite: true}\n")
+    service.put("bkt", "wrong.yaml", b"edits:\n- {op: rescale, at: x, bye: 2}\n")
+    plan, policy, wrong = (f"{service.root}/{name}.yaml" for name in ("p", "rules", "wrong"))
+    read = surgery("lint", plan, policy)
+    assert read == (0, f"{plan}: plan of 1 edit\n{policy}: policy of 1 rule\n", "")
+    refused = surgery("lint", wrong, f"{service.root}/none.yaml")
+    assert refused.code == 2
+    assert f"{wrong}:2" in refused.err
+    assert f"there is no plan '{service.root}/none.yaml'" in refused.err
+
+
 @pytest.mark.parametrize(
     "wanted", ["floating", "integer", "bool", "int*", "*", "float8_*", "[bf]*16", "key<*>", "key*"]
 )

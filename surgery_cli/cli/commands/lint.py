@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,13 +12,14 @@ from surgery_cli.console.page import Page
 from surgery_cli.console.printing import print_report
 from surgery_cli.document import Linted, LintedFile
 from surgery_cli.errors import Gathering
-from surgery_cli.inputs.addresses import LocalAddress, local_address
+from surgery_cli.inputs.addresses import Address, address
+from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.words.quantities import counted
 
 _Plans = Annotated[
-    list[LocalAddress],
+    list[Address],
     typer.Argument(
-        parser=local_address,
+        parser=address,
         autocompletion=complete_checkpoint,
         metavar="PLAN...",
         help="Plans and policies: .yaml, .toml or .json.",
@@ -36,11 +38,20 @@ def lint(plans: _Plans, *, output: Output) -> int:
     gathering, files = Gathering(), []
     for file in plans:
         with gathering.catching():
-            kind, entries = linted(file)
+            kind, entries = linted(file, _content)
             files.append(LintedFile(file=file, kind=kind, entries=entries))
     gathering.raise_if_any()
     print_report(Linted(files=files), output, _render)
     return 0
+
+
+def _content(file: Path) -> bytes:
+    """What reads a plan; that of buckets is loaded where one lies there."""
+    if not isinstance(file, BucketPath):
+        return file.read_bytes()
+    from surgery_cli.store import filesystem
+
+    return filesystem.read_anew(file)
 
 
 def _render(document: Linted, page: Page) -> None:

@@ -14,8 +14,8 @@ from surgery_cli.inputs.addresses import (
     Address,
     address,
     checkpoint_address,
+    destination_address,
     local_object,
-    written_address,
 )
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.shared import MEMORY_BYTES, Memory
@@ -26,7 +26,7 @@ _Broken = Annotated[
 _Destination = Annotated[
     Address | None,
     typer.Argument(
-        parser=written_address,
+        parser=destination_address,
         metavar="[DST]",
         help="Where the new checkpoint appears; without it, what is left is shown, and nothing written.",
         show_default=False,
