@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import errno
 import os
 import time
@@ -259,4 +260,8 @@ class AmazonS3(FsspecService):
 
 def _object(key: str, size: int, found: dict[str, Any]) -> StoredObject:
     nanoseconds = int(found["LastModified"].timestamp() * 1_000_000) * 1000
-    return StoredObject(key, size, nanoseconds, found["ETag"])
+    tag = found["ETag"]
+    digest = tag.strip('"')  # an MD5, unless it was made in parts, or with a key of the service's
+    with suppress(ValueError):
+        digest = base64.b64encode(bytes.fromhex(digest)).decode()
+    return StoredObject(key, size, nanoseconds, tag, digest)

@@ -22,6 +22,7 @@ from surgery_cli.store.filesystem.bucket_entries import (
 )
 from surgery_cli.store.filesystem.bucket_guard import Guard
 from surgery_cli.store.filesystem.bucket_listings import Listings
+from surgery_cli.store.filesystem.fsspec_service import md5_of
 from surgery_cli.store.filesystem.interruptions import Threads
 from surgery_cli.store.filesystem.object_files import NewObject, ObjectReader, read_name
 from surgery_cli.store.filesystem.object_service import ObjectService, StoredObject
@@ -173,7 +174,7 @@ class Buckets:
         if guard is None or exclusively:
             return to_the_end(make)
         known = self._of(path).known(path.key)
-        return to_the_end(lambda: guard.make(path, known, make))
+        return to_the_end(lambda: guard.make(path, known, make, lambda: md5_of(content)))
 
     def copy(self, source: Place, target: Place) -> None:
         origin, path = BucketPath(source), BucketPath(target)
@@ -187,7 +188,7 @@ class Buckets:
             to_the_end(copy)
         else:
             known = self._of(path).known(path.key)
-            to_the_end(lambda: guard.make(path, known, copy))
+            to_the_end(lambda: guard.make(path, known, copy, lambda: found.digest))
         self._made(path)
 
     def clone(self, source: Place, target: Place) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Final
 
-from surgery_cli.inputs.buckets import BucketPath, Replaced
+from surgery_cli.inputs.buckets import BucketPath, Replaced, ServiceRefusal
 from surgery_cli.store.filesystem.object_service import ObjectService, StoredObject
+
+_PAUSES: Final = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+"""Seconds before something is made once more in the place of what came: about a minute, as for all requests."""
 
 
 class Guard:
@@ -39,33 +44,53 @@ class Guard:
         return is_inside and (path.scheme, path.bucket) == (self._place.scheme, self._place.bucket)
 
     def make(
-        self, path: BucketPath, known: StoredObject | None, request: Callable[[str], str]
+        self,
+        path: BucketPath,
+        known: StoredObject | None,
+        request: Callable[[str], str],
+        digest: Callable[[], str],
     ) -> str:
         """Make an object in the place of ``known``, or of nothing; ``request`` is told the version that may go.
 
+        Where answers are lost, the libraries ask again, and hear that something has come: their own. What stands after
+        that was replaced once, holds what is to be made (``digest`` tells) and has come under this run's lock, is taken
+        for it. Not at first: it may come from a run before, which may still remove what it has made.
+
         Raises:
             FileExistsError: what stands there has come since, and is another run's; or what ``check`` raises.
+            ServiceRefusal: for a minute, something else came each time.
         """
         if known and path.key not in self._ours:
             self.take_in([known])
         replacing = self._ours.get(path.key, "")
-        while True:
+        for round_, pause in enumerate(_PAUSES):
             try:
                 version = request(replacing)
+                break
             except (FileExistsError, FileNotFoundError, Replaced):
                 standing = self._standing(path)
-                if standing == replacing:  # it was something else that is not there
+                found = standing.version if standing else ""
+                if found == replacing:  # it was something else that is not there
                     raise
-                replacing = standing
                 self.check()
-            else:
-                self._ours[path.key] = version
-                return version
+                if standing and round_ and standing.digest == digest():
+                    version = found
+                    break
+                replacing = found
+                time.sleep(pause)
+        else:
+            raise ServiceRefusal(
+                f"it was made {len(_PAUSES)} times, and something else stood there each time",
+                str(path),
+                "see that nothing else writes there, then run the command again",
+            )
+        self._ours[path.key] = version
+        return version
 
-    def _standing(self, path: BucketPath) -> str:
+    def _standing(self, path: BucketPath) -> StoredObject | None:
         with suppress(FileNotFoundError):
-            return self._service.look_up(path.bucket, path.key).version
-        return ""
+            return self._service.look_up(path.bucket, path.key)
+        return None
 
     def before_deletion(self, found: StoredObject) -> None:
         """``found`` was seen, and is about to go: where it may be another run's, look at the lock."""

@@ -16,7 +16,7 @@ from surgery_cli.store.filesystem.fsspec_service import FsspecService, md5_of
 from surgery_cli.store.filesystem.object_service import Page, ServiceWords, StoredObject
 from surgery_cli.store.filesystem.quiet_start import start_quietly
 
-_FIELDS: Final = "name,size,updated,generation"
+_FIELDS: Final = "name,size,updated,generation,md5Hash,crc32c"
 _PER_PAGE: Final = 1000
 _ZONAL: Final = "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"
 """gcsfs's own variable: ``true`` is for code of the user's that reads zonal buckets by it in this process."""
@@ -158,4 +158,5 @@ def _client_class() -> Any:
 def _object(found: dict[str, Any]) -> StoredObject:
     changed = datetime.fromisoformat(found["updated"])
     nanoseconds = int(changed.timestamp() * 1_000_000) * 1000
-    return StoredObject(found["name"], int(found["size"]), nanoseconds, found["generation"])
+    digest = found.get("md5Hash") or found.get("crc32c", "")  # what was put together has no MD5
+    return StoredObject(found["name"], int(found["size"]), nanoseconds, found["generation"], digest)

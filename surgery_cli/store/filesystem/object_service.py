@@ -17,12 +17,16 @@ STREAMED_BYTES: Final = 8 << 20
 
 
 class StoredObject(msgspec.Struct, frozen=True, gc=False):
-    """What a listing tells of an object; ``version`` is another one for what is put in its place."""
+    """What a listing tells of an object; ``version`` is another one for what is put in its place.
+
+    ``digest``: of what it holds, as its copies have it; that of ``md5_of`` if one request made it; '' if untold.
+    """
 
     key: str
     size: int
     mtime_ns: int
     version: str
+    digest: str = ""
 
 
 class Page(msgspec.Struct, frozen=True):
