@@ -26,7 +26,7 @@ def flag_spelling(field: Field) -> str:
 
     >>> from surgery_cli.operations.ties import Ties
     >>> [flag_spelling(f) for f in fields_of(Ties) if f.name in ("normalize", "integers")]
-    ['--integers', '--normalize/--no-normalize']
+    ['--normalize/--no-normalize', '--integers']
     """
     name = option_name(field)
     return name if field.default is False else f"{name}/{_opposite(name)}"

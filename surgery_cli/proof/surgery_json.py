@@ -28,7 +28,8 @@ class ChangedLeaf(
     """An output leaf that is not an untouched copy. ``before`` and ``after`` are like ``float32[3,4]``.
 
     ``keeps_start``: of a slot, that its edits left in it what was left of its start. ``chunks_by_reference``: of a leaf
-    whose elements moved, how many of its stored chunks are the source's own.
+    whose elements moved, how many of its stored chunks are the source's own. ``reordered``: elements of an axis stand
+    in another order than before, which no shape shows.
     """
 
     path: str
@@ -41,6 +42,7 @@ class ChangedLeaf(
     moved: bool = False
     keeps_start: bool = False
     chunks_by_reference: int = 0
+    reordered: bool = False
     digest: str | None = None
 
 

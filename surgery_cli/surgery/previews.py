@@ -24,6 +24,7 @@ from surgery_cli.store.export.companions import companions
 from surgery_cli.store.filesystem.request_counts import Requests, requests_so_far
 from surgery_cli.store.write.carried_files import carried_files, unchosen_files
 from surgery_cli.store.write.item_plan import PlannedLeaf, Way
+from surgery_cli.surgery.axis_order import history, permutes_within_an_axis
 from surgery_cli.surgery.exporting import beside_notes, export_document, export_reason
 from surgery_cli.surgery.judged_checks import judged_checks, warnings_said
 from surgery_cli.surgery.layout import reshard_document
@@ -288,4 +289,5 @@ def changed_leaf(
         and bool(recipe.edits)
         and all(keeps_start(edit.effect, slot.start or 0.0) for edit in recipe.edits),
         chunks_by_reference=chunks,
+        reordered=permutes_within_an_axis(history(recipe.recipe)[0]),
     )
