@@ -62,6 +62,7 @@ class Glance(NamedTuple):
 
 
 _UNSEARCHED: Final = Glance(0, 0, is_least=True, has_structure=False)
+"""Of what could not be looked at."""
 
 
 def opened(text: str, *, step: int | None = None, item: str | None = None) -> Checkpoint:
@@ -88,13 +89,11 @@ def with_rescue(error: CheckpointError, path: Path) -> SurgeryError:
     if isinstance(error, BeingWrittenError | LimitError | ServiceFails):
         return error
     found = glance(path)
-    if found is not None and not found.whole and found.is_least:
+    if found is None or found is _UNSEARCHED:  # what hinders a look hinders a rescue
+        return error
+    if not found.whole and found.is_least:
         return _with_search(error, path)
-    if (
-        found is None
-        or not found.whole
-        or (found.whole == found.leaves and filesystem.is_file(path))
-    ):
+    if not found.whole or (found.whole == found.leaves and filesystem.is_file(path)):
         return error
     first, *rest = error.problems
     fix = f"`surgery rescue {quote(str(path))}` would find {found}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from surgery_cli.draft.expression import Made, Recipe, Stored, parts
@@ -27,17 +27,12 @@ def rearranged_kernels(checkpoint: Checkpoint, draft: Draft) -> list[Consequence
     """A note for kernels that meet a LoRA, or are taken apart to one, in another order than they once had."""
     found: dict[str, list[LeafPath]] = defaultdict(list)
     stored: dict[LeafPath, str] = {}
-    told: set[LeafPath] = set()
-    for path, kernel in (
-        one for output in draft.leaves.values() for one in _kernels(output.recipe)
-    ):
-        if path not in told:
-            told.add(path)
-            steps, origin = history(kernel)
-            if permutes_within_an_axis(steps):
-                found[f"{_named(by.name for by, _ in steps)} of this plan"].append(path)
-            elif isinstance(origin, Stored) and origin.ref.source == SOURCE:
-                stored[path] = str(origin.ref.path)
+    for path, kernel in _kernels(draft).items():
+        steps, origin = history(kernel)
+        if permutes_within_an_axis(steps):
+            found[f"{_named(by.name for by, _ in steps)} of this plan"].append(path)
+        elif isinstance(origin, Stored) and origin.ref.source == SOURCE:
+            stored[path] = str(origin.ref.path)
     record = read_record(checkpoint) if stored else None
     before = _on_record(record.runs if record is not None else (), stored.values())
     for path, origin_text in stored.items():
@@ -46,15 +41,23 @@ def rearranged_kernels(checkpoint: Checkpoint, draft: Draft) -> list[Consequence
     return [_note(paths, by) for by, paths in found.items()]
 
 
-def _kernels(recipe: Recipe) -> Iterator[tuple[LeafPath, Recipe]]:
-    """Every kernel to which a product is added, or of whose difference A and B are made, and where it stands."""
-    if isinstance(recipe, Stored):
-        return
-    for part in parts(recipe):
-        if isinstance(part, Made) and isinstance(part.kernel, AddProduct):
-            yield part.path, part.inputs[0]
-        elif isinstance(part, Made) and isinstance(part.kernel, TruncatedSvd):
-            yield part.path, part.inputs[1]
+def _kernels(draft: Draft) -> dict[LeafPath, Recipe]:
+    """Every kernel to which a product is added, or of whose difference A and B are made, by where it stands."""
+    found: dict[LeafPath, Recipe] = {}
+    seen: set[int] = set()
+
+    def is_new(part: Made) -> bool:
+        """A part may be a part of all leaves."""
+        return id(part) not in seen
+
+    for output in draft.leaves.values():
+        for part in parts(output.recipe, is_new):
+            seen.add(id(part))
+            if isinstance(part, Made) and isinstance(part.kernel, AddProduct):
+                found.setdefault(part.path, part.inputs[0])
+            elif isinstance(part, Made) and isinstance(part.kernel, TruncatedSvd):
+                found.setdefault(part.path, part.inputs[1])
+    return found
 
 
 def _on_record(runs: Sequence[Run], leaves: Iterable[str]) -> dict[str, str]:

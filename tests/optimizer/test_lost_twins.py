@@ -116,7 +116,8 @@ def test_each_tree_of_an_optimizer_must_have_its_twin(name: str, tmp_path: Path)
             (said,) = judged.findings
             # of a tree that no kind of state is known to keep, it is asked whose it is
             assert said.path in (f"params/{path}", "params")
-            assert f"'{where}" in said.why or "no optimizer state has anything" in said.why
+            asked = ("no optimizer state has anything", "cannot tell which params")
+            assert f"'{where}" in said.why or said.why.startswith(asked)
         if place == 0:
             assert restores(whole, params, state)
             assert not restores(less, params, state)
