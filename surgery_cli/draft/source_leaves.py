@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from typing import Protocol
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol
 
-from surgery_cli.errors import PlanError
+import msgspec
+
+from surgery_cli.errors import PlanError, Problem
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, Selection
-from surgery_cli.tree.specs import LeafKind, TreeSpec
+from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.tree.spelling import is_spelled
 from surgery_cli.tree.targets import REFERENCE, referred
 from surgery_cli.words.advice import FieldName, worded
@@ -20,7 +22,33 @@ _HAS_ENTRIES = (".npz", ".safetensors")
 
 
 class NoSuchLeaf(PlanError):
-    """Another source has no leaf, and no node, where one is looked for."""
+    """Another source has no leaf, and no node, where one is looked for.
+
+    Many are raised that nobody reads (`missing: skip`), and what is near to a name takes long to find: ``advice`` finds
+    it where the problems are read.
+    """
+
+    def __init__(
+        self, what: str | Problem, *, advice: Callable[[], str] | None = None, **details: Any
+    ) -> None:
+        self._advice = advice
+        self._problems: tuple[Problem, ...] = ()
+        super().__init__(what, **details)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        if self._advice is not None:
+            fix, self._advice = self._advice(), None
+            self._problems = tuple(msgspec.structs.replace(p, fix=fix) for p in self._problems)
+        return self._problems
+
+    @problems.setter
+    def problems(self, problems: tuple[Problem, ...]) -> None:
+        self._problems = problems
+
+    def because(self, why: str) -> NoSuchLeaf:
+        """The same one, with a reason."""
+        return NoSuchLeaf(msgspec.structs.replace(self._problems[0], why=why), advice=self._advice)
 
 
 class Leaves(Protocol):
@@ -47,12 +75,7 @@ def find_leaf(text: str, source: Leaves, wanted: str, *, field: str) -> LeafPath
         NoSuchLeaf: it has none.
         PlanError: it has a node there, or two that print alike.
     """
-    leaves = [path for path, spec in source.tree.items() if spec.kind is not LeafKind.EMPTY]
-    found = (
-        [path for path in leaves if wanted in (str(path), path.exact_pattern)]
-        or [path for path in leaves if path.text == wanted]
-        or [path for path in leaves if path.spelling == wanted]
-    )
+    found = source.tree.named(wanted)
     if len(found) == 1:
         return found[0]
     if found:
@@ -62,19 +85,28 @@ def find_leaf(text: str, source: Leaves, wanted: str, *, field: str) -> LeafPath
             fix="a slash inside a key is written `%2F`",
             field=field,
         )
-    below = [str(p) for p in leaves if _stands_below(p, wanted)]
-    near = below[:3] or nearest(wanted, map(str, leaves)) or [str(p) for p in leaves[:3]]
+    what = f"'{text}' has no leaf '{wanted}'"
+    leaves = source.tree.with_values
+    if source.tree.has_below(wanted):
+        below = [str(p) for p in leaves if _stands_below(p, wanted)][:3]
+        why = f"'{wanted}' is a node there, not a leaf"
+        raise PlanError(what, why=why, fix=_there(text, below), field=field)
+
+    def advice() -> str:
+        near = nearest(wanted, map(str, leaves)) or [str(p) for p in leaves[:3]]
+        keys = {key for path in leaves for key in path.text.split("/")}
+        return _there(text, near) + recipe_for_layers(wanted, keys)
+
+    raise NoSuchLeaf(what, advice=advice, field=field)
+
+
+def _there(text: str, near: Sequence[str]) -> str:
+    """What a source has in place of what is looked for."""
     fix = "it has " + ", ".join(f"'{name}'" for name in near)
-    if not below:
-        fix += recipe_for_layers(wanted, {key for path in leaves for key in path.text.split("/")})
-    if near and text.endswith(_HAS_ENTRIES):
-        fix = f"name an entry, as `{text}:{near[0]}`; {fix}"
-    kind = PlanError if below else NoSuchLeaf
-    raise kind(
-        f"'{text}' has no leaf '{wanted}'",
-        why=f"'{wanted}' is a node there, not a leaf" if below else "",
-        fix=fix,
-        field=field,
+    return (
+        f"name an entry, as `{text}:{near[0]}`; {fix}"
+        if near and text.endswith(_HAS_ENTRIES)
+        else fix
     )
 
 

@@ -6,8 +6,6 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-import msgspec
-
 from surgery_cli.draft.source_leaves import Leaves, NoSuchLeaf, counterpart
 from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.operations.adapter_config import AdapterConfig
@@ -55,18 +53,17 @@ def pair_of(
         PlanError: a part of it is missing.
     """
     found: dict[str, LeafPath] = {}
-    problems: list[Problem] = []
+    lacking: list[NoSuchLeaf] = []
     for field, place in zip(("a", "b", "alpha"), places, strict=True):
         try:
             if place:
                 found[field] = counterpart(path, place, text, leaves, named, "with", field)
         except NoSuchLeaf as error:
-            problems += error.problems
-    if problems and found.keys() & {"a", "b"}:
-        raise PlanError.of(problems)
-    if problems:  # it has no LoRA at all, which is one thing to say
-        why = worded("nor has it what {b} says")
-        raise NoSuchLeaf.of([msgspec.structs.replace(problems[0], why=why)])
+            lacking.append(error)
+    if lacking and found.keys() & {"a", "b"}:
+        raise PlanError.of(problem for error in lacking for problem in error.problems)
+    if lacking:  # it has no LoRA at all, which is one thing to say
+        raise lacking[0].because(worded("nor has it what {b} says"))
     return Pair(**found)
 
 

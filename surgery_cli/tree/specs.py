@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -183,6 +184,38 @@ class TreeSpec(dict[LeafPath, LeafSpec]):
     def printed(self) -> frozenset[str]:
         """The printed paths of all leaves."""
         return frozenset(self.texts.values())
+
+    def named(self, text: str) -> list[LeafPath]:
+        """The leaves with values that a text means: as a path is shown, else as its keys are, else as it is spelled."""
+        return next((found for names in self._by_name if (found := names.get(text))), [])
+
+    def has_below(self, text: str) -> bool:
+        """True if leaves with values stand below what is called so: as paths are shown, or as their keys are."""
+        names = self._names
+        first = bisect_left(names, f"{text}/")
+        return first < len(names) and names[first].startswith(f"{text}/")
+
+    @cached_property
+    def with_values(self) -> list[LeafPath]:
+        """The leaves but those that are empty."""
+        return [path for path, spec in self.items() if spec.kind is not LeafKind.EMPTY]
+
+    @cached_property
+    def _by_name(self) -> tuple[dict[str, list[LeafPath]], ...]:
+        """The leaves with values by what each of the three ways calls them."""
+        shown: dict[str, list[LeafPath]] = {}
+        keys: dict[str, list[LeafPath]] = {}
+        spelled: dict[str, list[LeafPath]] = {}
+        for path in self.with_values:
+            for name in {str(path), path.exact_pattern}:
+                shown.setdefault(name, []).append(path)
+            keys.setdefault(path.text, []).append(path)
+            spelled.setdefault(path.spelling, []).append(path)
+        return shown, keys, spelled
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return sorted({*map(str, self.with_values), *(path.text for path in self.with_values)})
 
     @cached_property
     def nodes(self) -> frozenset[LeafPath]:

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from surgery_cli.draft import source_leaves
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.merge_lora import MergeLora
 from tests.operations.value_edits import ArrayScene, ArraySource, computed, draft_of, path_of
@@ -196,3 +197,21 @@ def test_kernels_without_a_lora_may_be_skipped_but_not_half_of_one() -> None:
     scene = ArrayScene(lora=ArraySource({"x/a": a, "x/b": b, "y/a": a}))
     with pytest.raises(PlanError, match="no leaf 'y/b'"):
         lora(**fields).rewrite(draft_of(tree), scene)
+
+
+def test_nothing_near_is_looked_for_where_a_kernel_is_skipped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel, a, b, _ = leaves("ir,ro->io")
+    tree = {f"params/{name}/kernel": kernel for name in "xyz"}
+    fields = {"at": "params/*/kernel", "a": r"\1/a", "b": r"\1/b", "scale": 1.0}
+    scene = ArrayScene(lora=ArraySource({"x/a": a, "x/b": b}))
+    looked: list[str] = []
+    monkeypatch.setattr(source_leaves, "nearest", lambda text, _: looked.append(text) or [])
+    lora(**fields, missing="skip").rewrite(draft_of(tree), scene)
+    assert not looked
+    with pytest.raises(PlanError) as error:
+        lora(**fields).rewrite(draft_of(tree), scene)
+    assert looked == ["y/a", "z/a"]
+    assert "no leaf 'y/a'" in str(error.value)
+    assert "nor has it what `b` says" in str(error.value)
