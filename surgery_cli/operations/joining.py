@@ -16,7 +16,7 @@ from surgery_cli.operations.series_notes import series_notes
 from surgery_cli.optimizer.follow.origins import Origin
 from surgery_cli.tree.paths import LeafPath, Match, PathPattern, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
-from surgery_cli.tree.targets import Places, Target
+from surgery_cli.tree.targets import Places, Target, with_number
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Note
@@ -208,12 +208,9 @@ class _Series:
         group = next(
             (g for g, text in zip(self._free, node.free, strict=True) if text.isdecimal()), None
         )
-        text = node.match.node.spelling if node.match.is_spelled else node.match.node.text
         if group is None:
-            return text
-        start, stop = node.match.spans[group]
-        written = f"{number:0{stop - start if text[start] == '0' else 0}d}"
-        return f"{text[:start]}{written}{text[stop:]}"
+            return node.match.node.spelling if node.match.is_spelled else node.match.node.text
+        return with_number(node.match, group, number)
 
 
 def _doubtful(series: _Series, families: Mapping[LeafPath, list[_Node]]) -> Iterator[Problem]:

@@ -100,7 +100,7 @@ def refuse_false(rule: Rule) -> None:
     Raises:
         PlanError: it is.
     """
-    if not getattr(rule, rule.name):
+    if getattr(rule, rule.name) is False:
         raise PlanError(
             worded("{} states no rule", FieldName(rule.name, "false")),
             fix="take it out, or write `true`",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from surgery_cli.rules.consecutive import Consecutive
 from surgery_cli.rules.contract import Rule
 from surgery_cli.rules.digests import DigestsOf
 from surgery_cli.rules.equality import EqualIn, EqualTo, Unchanged
@@ -19,6 +20,7 @@ RULES: Final[tuple[type[Rule], ...]] = (
     Exists,
     Count,
     Alike,
+    Consecutive,
     Shape,
     Dtype,
     Finite,

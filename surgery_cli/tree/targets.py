@@ -22,6 +22,19 @@ _FOREIGN = re.compile(r"\\[gk]<[A-Za-z_]\w*>|\$(?:\d|\{\w+\})")
 _FILLED = re.compile(f"{REFERENCE.pattern}|{_RANGE.pattern}")
 
 
+def with_number(match: Match, group: int, number: int) -> str:
+    """The node that was matched, with another number in a group (from 0).
+
+    >>> path = LeafPath(("layers_08", "w"))
+    >>> with_number(PathPattern("layers_*/w").match(path), 0, 9)
+    'layers_09/w'
+    """
+    text = match.node.spelling if match.is_spelled else match.node.text
+    start, stop = match.spans[group]
+    written = f"{number:0{stop - start if text[start] == '0' else 0}d}"
+    return f"{text[:start]}{written}{text[stop:]}"
+
+
 def referred(
     reference: re.Match[str], match: Match, pattern: PathPattern, text: str, *, field: str
 ) -> int:

@@ -1,10 +1,13 @@
 """What a conversion does not fit is said in the preview, all of it: leaves left over, rules without leaves, shapes."""
 
+import re
+
 import numpy as np
+import pytest
 from safetensors.numpy import load_file, save_file
 
 from tests.conversions.parts import FIXTURES
-from tests.conversions.routes import PLANS, surgery
+from tests.conversions.routes import PLANS, applied, surgery
 
 
 def previewed(tmp_path, fixture, plan, change=lambda tensors: tensors, **settings):
@@ -56,3 +59,69 @@ def test_another_family_is_refused_by_what_it_has_and_has_not(tmp_path):
 def test_numbers_that_nobody_gave_are_asked_for(tmp_path):
     said = previewed(tmp_path, "llama", "llama/hf-to-linen.yaml")
     assert all("the variable `head_dim` is not set" in text for text in said)
+
+
+SETTINGS = {
+    "llama": {"head_dim": 4},
+    "gemma": {"head_dim": 16, "hidden_size": 24, "vocab": 64},
+    "phi3": {"head_dim": 4, "heads": 6, "kv_heads": 2},
+    "vit": {"heads": 3},
+}
+
+
+def settings_of(plan):
+    """The numbers that a plan asks for."""
+    family, text = plan.parent.name, plan.read_text()
+    return {name: value for name, value in SETTINGS[family].items() if f"${{{name}}}" in text}
+
+
+def renumbered(tensors, to):
+    """Layers under other numbers; those of None are left out."""
+    kept = {}
+    for name, tensor in tensors.items():
+        number = re.search(r"(?<=\blayer\.)\d+|(?<=\blayers\.)\d+", name)
+        new = to(int(number[0])) if number else ""
+        if new is not None:
+            kept[f"{name[: number.start()]}{new}{name[number.end() :]}" if number else name] = (
+                tensor
+            )
+    return kept
+
+
+@pytest.mark.parametrize(
+    "plan", sorted(PLANS.glob("*/hf-to-*.yaml")), ids=lambda p: f"{p.parent.name}-{p.stem}"
+)
+def test_a_layer_that_is_missing_is_named_by_every_plan(plan, tmp_path):
+    name, given = plan.relative_to(PLANS), settings_of(plan)
+    family = plan.parent.name
+    fine = load_file(FIXTURES / family / "model.safetensors")
+    last = max(int(n) for text in fine for n in re.findall(r"\blayers?\.(\d+)", text))
+
+    def gap(tensors):
+        return renumbered(tensors, lambda n: n + (n == last))
+
+    said, *_ = previewed(tmp_path, family, name, gap, **given)
+    assert re.search(rf"layers[_/]{last}\b[^:]*not there", said), said
+
+    def without_first(tensors):
+        return renumbered(tensors, lambda n: n or None)
+
+    said, *_ = previewed(tmp_path, family, name, without_first, **given)
+    assert re.search(r"layers[_/]0' matches nothing", said), said
+
+
+@pytest.mark.parametrize(
+    "plan", sorted(PLANS.glob("*/linen-to-hf.yaml")), ids=lambda p: p.parent.name
+)
+def test_so_it_is_on_the_way_back(plan, tmp_path):
+    forth = plan.with_name("hf-to-linen.yaml")
+    model = FIXTURES / plan.parent.name / "model.safetensors"
+    applied(model, tmp_path / "linen", forth, **settings_of(forth))
+    text, code = surgery(
+        "rename", tmp_path / "linen", tmp_path / "gap", "params/layers_1", "--to", "params/layers_9"
+    )
+    assert code == 0, text
+    given = [w for item in settings_of(plan).items() for w in ("--set", "=".join(map(str, item)))]
+    text, code = surgery("apply", tmp_path / "gap", tmp_path / "back", plan, "--dry-run", *given)
+    assert code == 2
+    assert "not there" in text, text

@@ -53,6 +53,9 @@ def test_every_field_of_a_rule_is_described_and_one_of_the_operation(rule):
         {"at": "layers_*/w", "alike": True},
         {"at": ["layers_*/w", "layers_*/b"], "alike": True},
         {"at": "layers_3", "alike": True},
+        {"at": "layers_*", "consecutive": True},
+        {"at": "layers_{0..11}/w", "consecutive": True},
+        {"at": ["layers_0", "layers_{2..4}"], "consecutive": True},
         {"unchanged": True},
         {"at": "layers_1/w", "equal_to": "layers_1/w"},
         {"at": "layers_*", "optional": True, "count": "24", "dtype": "float32", "shape": [4]},
@@ -81,6 +84,10 @@ def test_what_metadata_tell_holds_without_a_look_at_values(fields):
         ({"at": "layers_1/b", "equal_to": "layers_1/c"}, "there is no leaf 'layers_1/c'"),
         ({"at": "layers_1/b"}, "`assert` states no rule"),
         ({"at": "layers_*/*", "alike": True}, "'layers_0/b' is float32[3] (float32[4,3] in most)"),
+        ({"at": "layers_{0..13}", "consecutive": True}, "'layers_{12,13}' are not there"),
+        ({"at": "layers_*", "except": "layers_{3,5}", "consecutive": True}, "'layers_{3,5}' are not there"),
+        ({"at": "layers_*", "except": "layers_7", "consecutive": True}, "'layers_7' is not there"),
+        ({"at": "*", "consecutive": True}, "'*' matches no numbers"),
         ({"at": "layers_1/b", "alike": False}, "`alike: false` states no rule"),
         ({"at": "layers_1/b", "finite": False}, "`finite: false` states no rule"),
         ({"at": "layers_1/b", "allow": "inf"}, "`allow` belongs to `finite`"),
@@ -114,6 +121,24 @@ def test_what_a_layer_lacks_or_has_otherwise_is_named():
     assert refused(odd, at="layers_*", alike=True) == (
         "None: `alike` does not hold / 'layers_3/w' is float32[3,4] (float32[4,3] in most), 'layers_2' lacks 'b' (11"
         " others have it), 'layers_4/b' is bfloat16[3] (float32[3] in most) / "
+    )
+
+
+def test_numbers_within_numbers_have_a_series_each():
+    experts = {
+        f"layers_{n}": {f"expert_{m}": {"w": W} for m in range(4)} | {"w": W} for n in (1, 2, 3)
+    }
+    named = {"at": "layers_*/expert_*", "consecutive": True}
+    assert resolved(experts, edit(**named)).changed == []
+    del experts["layers_2"]["expert_1"], experts["layers_3"]["expert_0"]
+    assert "/ 'layers_2/expert_1' is not there /" in refused(experts, **named)
+    experts["layers_1000000000000"] = {"expert_0": {"w": W}}
+    assert "'layers_{4..1003}/expert_0' are not there, 'layers_2/expert_1' is" in refused(
+        experts, **named
+    )
+    experts = {"layers_0": {"w": W}, "layers_x": {"w": W}}
+    assert "'layers_*' matches 'x' beside numbers" in refused(
+        experts, at="layers_*", consecutive=True
     )
 
 
