@@ -223,6 +223,9 @@ class BrokenItem:
         if known is None and (against := contradiction(array, entry, recorded)):
             return lost(path, entry, f"what describes it is damaged: {against}")
         why = f"{array.document.chunk_count - len(array.chunks)} of {array.document.chunk_count} chunks are not there"
+        if known is None and (faults := array.contradictory()):
+            sound = {place: one for place, one in array.chunks.items() if place not in faults}
+            array, why = msgspec.structs.replace(array, chunks=sound), next(iter(faults.values()))
         if array.is_complete:
             try:
                 digest = digest_of(array, path, known, memory_bytes)

@@ -18,6 +18,7 @@ from surgery_cli.salvage.states import Assumption, Proof, Route, State
 from surgery_cli.salvage.values import Held, Values
 from surgery_cli.store.orbax.arrays import MEMORY, in_memory
 from surgery_cli.store.orbax.declared_sizes import check_claim
+from surgery_cli.store.orbax.shard_index import index_bytes, shard_fault
 from surgery_cli.store.orbax.stored_values import whole
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, DRIVERS, ArrayDocument, parse
 from surgery_cli.tree.paths import LeafPath
@@ -91,6 +92,17 @@ class FoundArray(msgspec.Struct, frozen=True):
                 why=str(error).split("\n", 1)[0][:200],
                 fix="rescue what is left of it",
             ) from None
+
+    def contradictory(self) -> dict[tuple[int, ...], str]:
+        """Those of its chunks that contradict themselves, and how: they decode to values of other places.
+
+        What a checksum covers is as it was written.
+        """
+        length, found = index_bytes(self.document), {}
+        for place, held in self.chunks.items() if length else ():
+            if not held.is_proven and (why := shard_fault(held.value, length)):
+                found[place] = f"chunk '{self.document.key_of(place)}' is damaged: {why}"
+        return found
 
     def decoding(self) -> dict[tuple[int, ...], Held]:
         """Those of its chunks that decode, each tried alone."""
