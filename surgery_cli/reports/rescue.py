@@ -31,7 +31,9 @@ class SavedRow(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     why: str = ""
     digest: str = ""
     assumes: Assumption | Literal[""] = ""
-    """What must be so of the damaged file for a whole leaf to be what was saved; nothing in the file shows it."""
+    """What must be so of what is damaged for a whole leaf to be what was saved; nothing in it shows that."""
+    described_by: str = ""
+    """Whose description stands for its own, which is lost: a leaf's, or that in another checkpoint."""
 
 
 class Rescued(Noted, kw_only=True, frozen=True):

@@ -12,7 +12,8 @@ from surgery_cli.compute.numpy_dtypes import numpy_dtype
 from surgery_cli.engine.digests import digest_reading, leaf_digest
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.proof.records import checked
-from surgery_cli.salvage.item import BrokenItem, spec_of
+from surgery_cli.salvage.decoded_arrays import spec_of
+from surgery_cli.salvage.item import BrokenItem
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.older_steps import path_there
 from surgery_cli.salvage.shapes_on_record import RecordedShapes

@@ -16,8 +16,9 @@ from surgery_cli.errors import (
     SurgeryError,
 )
 from surgery_cli.inputs.buckets import path_at
+from surgery_cli.salvage.decoded_arrays import spec_of
 from surgery_cli.salvage.file import BrokenFile, format_of_broken
-from surgery_cli.salvage.item import BrokenItem, spec_of
+from surgery_cli.salvage.item import BrokenItem
 from surgery_cli.salvage.leaves import contradiction
 from surgery_cli.salvage.older_steps import path_there
 from surgery_cli.salvage.place import BrokenPlace, find_broken

@@ -9,17 +9,15 @@ from typing import Any, Final
 
 import msgspec
 
-from surgery_cli.engine.digests import (
-    LeafDigest,
-    digest_reading,
-    leaf_digest,
-)
+from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.errors import CheckpointError
 from surgery_cli.salvage.aggregate import is_aggregate
 from surgery_cli.salvage.databases import databases_of, values_of
+from surgery_cli.salvage.decoded_arrays import decoded, digest_of
+from surgery_cli.salvage.descriptions import described_by_others
 from surgery_cli.salvage.file_leaf import FileLeaf
 from surgery_cli.salvage.folders import add_values_of_folders
-from surgery_cli.salvage.leaf_states import OTHER_VALUES, lost, of_file, of_text
+from surgery_cli.salvage.leaf_states import lost, of_file, of_text
 from surgery_cli.salvage.leaves import (
     FoundArray,
     SavedLeaf,
@@ -29,7 +27,7 @@ from surgery_cli.salvage.leaves import (
 )
 from surgery_cli.salvage.side_documents import json_at, side_files, what_holds
 from surgery_cli.salvage.spelling import respelled
-from surgery_cli.salvage.states import Proof, Route, State
+from surgery_cli.salvage.states import Route, State
 from surgery_cli.salvage.structure import Likeness, Structure, named, structure_of
 from surgery_cli.salvage.values import Values
 from surgery_cli.store import filesystem
@@ -47,7 +45,7 @@ from surgery_cli.store.orbax.sidecars import (
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
 from surgery_cli.tree import json_pointer
 from surgery_cli.tree.paths import LeafPath, stored_name
-from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.tree.specs import LeafKind
 
 _NOTHING: Final = "nothing of it was found"
 
@@ -112,12 +110,24 @@ class BrokenItem:
 
     @cached_property
     def _arrays(self) -> tuple[dict[str, FoundArray], dict[str, str]]:
-        names = {stored_name(path) for path in self._described.entries} | self._described.expected
-        found, faults = found_arrays(self.values, names)
+        elsewhere = {} if self._like is None else self._like.documents
+        names = self._entries_by_name.keys() | self._described.expected
+        found, faults = found_arrays(self.values, names | elsewhere.keys())
         self.respelled = respelled(names - found.keys(), found.keys() - names)
         for name, stored in self.respelled.items():
             found[name] = msgspec.structs.replace(found.pop(stored), name=name)
-        return found, faults
+        others, doubts = described_by_others(
+            self.values, faults.keys() - found.keys(), found, elsewhere, self._contradiction
+        )
+        return found | others, faults | doubts
+
+    def _contradiction(self, array: FoundArray, entry: Entry | None = None) -> str:
+        said = self._entries_by_name.get(array.name, {}) if entry is None else entry
+        return contradiction(array, said, self._described.recorded.get(array.name, ()))
+
+    @cached_property
+    def _entries_by_name(self) -> dict[str, Entry]:
+        return {stored_name(path): entry for path, entry in self._described.entries.items()}
 
     @property
     def arrays(self) -> dict[str, FoundArray]:
@@ -219,8 +229,7 @@ class BrokenItem:
         if array.is_disputed:
             why = "two trees hold different values of it, and no manifest says which is newer"
             return lost(path, entry, why)
-        recorded = self._described.recorded.get(array.name, ())
-        if known is None and (against := contradiction(array, entry, recorded)):
+        if known is None and (against := self._contradiction(array, entry)):
             return lost(path, entry, f"what describes it is damaged: {against}")
         why = f"{array.document.chunk_count - len(array.chunks)} of {array.document.chunk_count} chunks are not there"
         if known is None and (faults := array.contradictory()):
@@ -232,7 +241,7 @@ class BrokenItem:
             except CheckpointError as error:
                 why = error.problems[0].why
             else:
-                return _decoded(path, entry, array, digest, known)
+                return decoded(path, entry, array, digest, known)
         present = array.decoding()
         missing, share = missing_blocks(array, present)
         left = msgspec.structs.replace(array, chunks=present)
@@ -240,61 +249,3 @@ class BrokenItem:
         return SavedLeaf(
             path=path, entry=entry, state=state, array=left, missing=missing, share=share, why=why
         )
-
-
-def _decoded(
-    path: LeafPath,
-    entry: Entry,
-    array: FoundArray,
-    digest: LeafDigest,
-    known: LeafDigest | None,
-) -> SavedLeaf:
-    """A leaf of which everything decodes; lost, if not to the values on record."""
-    if known is not None and digest != known:
-        return msgspec.structs.replace(lost(path, entry, OTHER_VALUES), array=array)
-    proof: Proof = "checksum" if array.is_proven else "decodes"
-    return SavedLeaf(
-        path=path,
-        entry=entry,
-        state="whole",
-        array=array,
-        digest=digest,
-        proof="digest" if known is not None else proof,
-    )
-
-
-class _Alone:
-    """One array, read under whatever path."""
-
-    def __init__(self, array: FoundArray) -> None:
-        self._array = array
-
-    def read(self, path: LeafPath, window: tuple[slice, ...] | None = None) -> Any:
-        return self._array.read(window)
-
-
-def digest_of(
-    array: FoundArray, path: LeafPath, known: LeafDigest | None, memory_bytes: int
-) -> LeafDigest:
-    """The digest of an array's values, over the grid of one that is ``known`` of it, else over its own.
-
-    Raises:
-        CheckpointError: not all of it decodes.
-    """
-    spec = spec_of(array, LeafKind.ARRAY)
-    is_alike = known is not None and len(known.grid) == len(spec.shape)
-    grid = known.grid if known is not None and is_alike else None
-    reading = digest_reading(spec, memory_bytes, grid)
-    return leaf_digest(_Alone(array), path, spec, reading, grid)
-
-
-def spec_of(array: FoundArray, kind: LeafKind) -> LeafSpec:
-    """What metadata would say of the leaf."""
-    document = array.document
-    return LeafSpec(
-        kind=kind,
-        shape=document.shape,
-        dtype=document.dtype,
-        chunk_shape=document.chunk_shape,
-        write_shape=document.write_shape,
-    )

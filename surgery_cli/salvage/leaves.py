@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -37,6 +37,10 @@ class FoundArray(msgspec.Struct, frozen=True):
     is_disputed: bool = False
     beyond: tuple[str, ...] = ()
     """Keys like those of chunks that lie outside of its shape."""
+    described_by: str = ""
+    """Whose description stands for its own, which is lost: a leaf's, or that in another checkpoint."""
+    assumes: Assumption | None = None
+    """What must be so for that to be its own."""
 
     @property
     def routes(self) -> list[Route]:
@@ -46,7 +50,12 @@ class FoundArray(msgspec.Struct, frozen=True):
     @property
     def is_proven(self) -> bool:
         """True if a checksum covers every byte of it."""
-        return self.described.is_proven and all(c.is_proven for c in self.chunks.values())
+        return self.is_description_proven and all(c.is_proven for c in self.chunks.values())
+
+    @property
+    def is_description_proven(self) -> bool:
+        """True if a checksum covers what describes it."""
+        return self.described.is_proven and not self.described_by
 
     def places(self) -> Iterator[tuple[int, ...]]:
         """The places of all chunks that it should have."""
@@ -163,7 +172,7 @@ def found_arrays(
     disputed = set()
     beyond: dict[str, list[str]] = {}
     for key, held in values.held.items():
-        owner = _owner(key, arrays.keys() | expected)
+        owner = owner_of(key, arrays.keys() | expected)
         if owner not in arrays:
             if owner is not None:
                 faults.setdefault(owner, "nothing that describes it was found")
@@ -183,7 +192,7 @@ def found_arrays(
     }, faults
 
 
-def _owner(key: str, names: Any) -> str | None:
+def owner_of(key: str, names: Container[str]) -> str | None:
     """The array that a key belongs to: the longest name that it lies below."""
     name = key
     while name:
@@ -209,7 +218,7 @@ def contradiction(array: FoundArray, entry: Mapping[str, Any], recorded: Sequenc
     restores by the description alone: where any of them agrees with it, the others are what is damaged.
     """
     document = array.document
-    if array.described.is_proven:
+    if array.is_description_proven:
         return ""
     if array.beyond:
         return f"chunks lie beyond its shape {list(document.shape)} (first: '{min(array.beyond)}')"

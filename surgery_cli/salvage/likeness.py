@@ -48,7 +48,9 @@ def like_checkpoint(other: Checkpoint, place: BrokenPlace) -> Alike:
         item = found.get(name)
         if not isinstance(item, PytreeItem) or not item.sidecars.values:
             return None
-        return Likeness(item.sidecars.values, "another checkpoint")
+        arrays = {} if item.store is None else item.store.arrays
+        documents = {one.name: (one.document.raw, str(item.directory)) for one in arrays.values()}
+        return Likeness(item.sidecars.values, "another checkpoint", documents=documents)
 
     return alike
 

@@ -26,5 +26,6 @@ Assumption: TypeAlias = Literal[
     "bytes were added at its end alone",
     "nothing before the damage is displaced",
     "what stands behind the damage has its own names",
+    "they have the shape and dtype of the leaf that describes them",
 ]
-"""What must be so of a damaged file for a leaf without a checksum to be what was saved; nothing in it shows that."""
+"""What must be so of what is damaged for a leaf without a checksum to be what was saved; nothing in it shows that."""

@@ -55,6 +55,8 @@ class Likeness(msgspec.Struct, frozen=True):
     entries: Mapping[LeafPath, Entry]
     origin: Origin
     arrays: Collection[LeafPath] = ()
+    documents: Mapping[str, tuple[bytes, str]] = {}
+    """What describes its arrays as they are stored, by stored name, with where that is."""
 
     def arrays_of(self, expected: Collection[str]) -> dict[LeafPath, Entry]:
         """Those arrays, called as what is recorded of them asks for."""

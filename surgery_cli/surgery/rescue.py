@@ -178,10 +178,12 @@ def _refuse_assumptions(survey: Survey, rows: list[reports.SavedRow]) -> None:
     assumed = [row for row in rows if row.assumes and not row.filled_from]
     if assumed:
         said = listed(list(dict.fromkeys(row.assumes for row in assumed)), word="and")
+        is_described = any(row.described_by for row in assumed)
+        like = "`--like` another step, which describes them; or " if is_described else ""
         raise CheckpointError(
             f"{leaves_text(len(assumed))} in '{survey.place.root}' may hold other values than were saved",
             why=f"they are what was saved if {said}, and nothing in the file shows that",
-            fix="`--allow-partial` takes them, and puts on record what that assumes; or copy the file again",
+            fix=f"{like}`--allow-partial` takes them, and puts on record what that assumes; or copy the file again",
         )
 
 

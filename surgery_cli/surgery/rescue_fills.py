@@ -8,9 +8,9 @@ from typing import Final, Literal, NamedTuple
 
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.salvage.decoded_arrays import spec_of
 from surgery_cli.salvage.file import format_of_broken
 from surgery_cli.salvage.filling import Fill, FillBy, fills_of, fills_of_script
-from surgery_cli.salvage.item import spec_of
 from surgery_cli.salvage.likeness import (
     Alike,
     like_checkpoint,

@@ -8,9 +8,10 @@ from typing import Final
 
 from surgery_cli import reports
 from surgery_cli.proof.sharding_file import STILL_RESTORED
+from surgery_cli.salvage.decoded_arrays import spec_of
 from surgery_cli.salvage.file import BrokenFile
 from surgery_cli.salvage.filling import Fill
-from surgery_cli.salvage.item import BrokenItem, spec_of
+from surgery_cli.salvage.item import BrokenItem
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.place import fault_beside
 from surgery_cli.salvage.states import Route
@@ -51,6 +52,7 @@ def saved_rows(survey: Survey, fills: Mapping[LeafPath, Fill]) -> list[reports.S
                     why=leaf.why,
                     digest="" if leaf.digest is None else leaf.digest.digest,
                     assumes=leaf.assumes or "",
+                    described_by="" if leaf.array is None else leaf.array.described_by,
                 )
             )
     return rows + [
@@ -105,6 +107,7 @@ def rescue_report(
             f"nothing that is left describes {named}: the dtype at least is that of what fills it"
         )
         notes.append(Consequence(DocsPage.RESCUE_WRITES, said))
+    notes += [Consequence(DocsPage.RESCUE_LEAVES, said) for said in _described(rows)]
     doubts = [*filter(None, [survey.record_fault]), *_doubts(survey, rows)]
     notes += [Consequence(DocsPage.RESCUE_LEAVES, doubt) for doubt in doubts]
     return reports.Rescued(
@@ -117,6 +120,17 @@ def rescue_report(
         lost=states.count("lost"),
         notes=notes,
     )
+
+
+def _described(rows: list[reports.SavedRow]) -> Iterator[str]:
+    """Which leaves are read by a description that is not their own."""
+    by_place: dict[str, list[str]] = {}
+    for row in rows:
+        if row.described_by and not (row.filled_from and row.state == "lost"):
+            by_place.setdefault(row.described_by, []).append(f"'{row.path}' ({row.type_text})")
+    for place, named in by_place.items():
+        said = listed(named, 6, word="and")
+        yield f"what described {said} is lost: read as '{place}' describes it, which all that is stored agrees with"
 
 
 def _unnamed(structure: Structure) -> Iterator[str]:

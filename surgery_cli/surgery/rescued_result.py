@@ -160,6 +160,8 @@ def _staging(target: Path, linker: Linker) -> Staging | BucketStaging:
 def _origin(row: reports.SavedRow) -> dict[str, Any]:
     """Where the values of a leaf of the result come from."""
     found = {"from": "broken", "state": row.state, "proof": row.proof}
+    if row.described_by:
+        found["described_by"] = row.described_by
     if not row.filled_from:
         return {**found, "assumes": row.assumes} if row.assumes else found
     return {**found, "from": "fill", "filled_from": row.filled_from, "missing": row.missing}
