@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.inputs.limits import STORED_VALUES
 from surgery_cli.salvage.nodes import Node, read_manifest, read_node, scan
 from surgery_cli.salvage.states import Route
 from surgery_cli.salvage.values import Values
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.holes import data_ranges
 from surgery_cli.store.orbax.btree import (
     DATA_FOLDERS,
     DONOR_PREFIX,
@@ -36,7 +38,13 @@ def databases_of(item: Path) -> list[Path]:
     return found
 
 
-def values_of(item: Path, databases: Iterable[Path], *, scans: bool = True) -> Values:
+def values_of(
+    item: Path,
+    databases: Iterable[Path],
+    *,
+    scans: bool = True,
+    listener: Listener | None = None,
+) -> Values:
     """Every value that a manifest of these databases leads to, and with ``scans`` any node in their data files."""
     found, every = Values(), list(databases)
     walked: set[Node] = set()
@@ -49,9 +57,17 @@ def values_of(item: Path, databases: Iterable[Path], *, scans: bool = True) -> V
         _walk_versions(folder, unnamed, slice(-1, None), "manifest not renamed", found, walked)
     for folder, manifest in manifests:
         _walk_versions(folder, manifest, slice(-2, None, -1), "earlier version", found, walked)
-    for folder in every if scans else ():
-        _walk_scanned(folder, found, walked)
+    files = {folder: list(_files(folder)) for folder in every} if scans else {}
+    meter = Meter(listener, "searching", sum(_data_bytes(files)) if listener else 0)
+    for folder, names in files.items():
+        _walk_scanned(folder, names, found, walked, meter.advance)
     return found
+
+
+def _data_bytes(files: Mapping[Path, Iterable[str]]) -> Iterator[int]:
+    for folder, names in files.items():
+        for name in names:
+            yield sum(stop - start for start, stop in data_ranges(folder / name))
 
 
 def _walk_versions(
@@ -101,11 +117,17 @@ def _take_in(
     found.add((before + entry["key"]).decode(errors="surrogateescape"), value, route)
 
 
-def _walk_scanned(folder: Path, found: Values, walked: set[Node]) -> None:
+def _walk_scanned(
+    folder: Path,
+    files: Iterable[str],
+    found: Values,
+    walked: set[Node],
+    searched: Callable[[int], None],
+) -> None:
     """Nodes to which nothing leads any more: those with others below them first, which know the begin of their keys."""
     heights: dict[Node, int] = {}
-    for file in _files(folder):
-        for node in scan(folder, file):
+    for file in files:
+        for node in scan(folder, file, searched):
             if node not in walked and (content := read_node(node)) is not None:
                 heights[node] = content["height"]
     for node in sorted(heights, key=lambda one: -heights[one]):

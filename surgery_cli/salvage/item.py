@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from surgery_cli.engine.digests import LeafDigest
+from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import CheckpointError
 from surgery_cli.salvage.aggregate import is_aggregate
 from surgery_cli.salvage.databases import databases_of, values_of
@@ -79,14 +80,16 @@ class BrokenItem:
         *,
         scans: bool = True,
         distrusted: frozenset[str] = frozenset(),
+        listener: Listener | None = None,
     ) -> None:
-        """``scans``: data files are searched through for nodes to which nothing leads. ``distrusted`` are small files
-        that are not what was sealed.
+        """``scans``: data files are searched through for nodes to which nothing leads, and ``listener`` is told how
+        far. ``distrusted`` are small files that are not what was sealed.
         """
         self.directory = directory
         self._like = like
         self._scans = scans
         self.distrusted = distrusted
+        self._listener = listener
         self.respelled: dict[str, str] = {}
         """Names of arrays that are stored under another form of the same text, with that."""
         self.odd_types: dict[LeafPath, str] = {}
@@ -98,7 +101,9 @@ class BrokenItem:
 
     @cached_property
     def values(self) -> Values:
-        found = values_of(self.directory, self.databases, scans=self._scans)
+        found = values_of(
+            self.directory, self.databases, scans=self._scans, listener=self._listener
+        )
         add_values_of_folders(self.directory, found)
         return found
 

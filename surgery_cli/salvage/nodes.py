@@ -5,12 +5,13 @@ Source: TensorStore's description of the format of its `ocdbt` driver.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from surgery_cli.inputs.limits import NODE
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.holes import data_ranges
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.orbax.arrays import MEMORY, in_memory
 
@@ -33,19 +34,22 @@ class Node(NamedTuple):
         return f"btreenode::{self.file}:{self.offset}:{self.length}"
 
 
-def scan(database: Path, file: str) -> Iterator[Node]:
-    """Where a node may begin in a file: its mark, and a length that fits in."""
+def scan(
+    database: Path, file: str, searched: Callable[[int], None] = lambda _: None
+) -> Iterator[Node]:
+    """Where a node may begin in a file: its mark, and a length that fits in; ``searched`` is told of so many bytes."""
     size = filesystem.size(database / file)
-    start = 0
-    while start < size:
-        block = filesystem.read(database / file, start, _STEP + _HEAD)
-        at = block.find(_NODE)
-        while 0 <= at < _STEP:
-            length = int.from_bytes(block[at + len(_NODE) : at + _HEAD], "little")
-            if _HEAD < length <= min(size - start - at, NODE.most):
-                yield Node(database, file, start + at, length)
-            at = block.find(_NODE, at + 1)
-        start += _STEP
+    for first, stop in data_ranges(database / file):
+        for start in range(first, stop, _STEP):
+            step = min(_STEP, stop - start)
+            block = filesystem.read(database / file, start, step + _HEAD)
+            at = block.find(_NODE)
+            while 0 <= at < step:
+                length = int.from_bytes(block[at + len(_NODE) : at + _HEAD], "little")
+                if _HEAD < length <= min(size - start - at, NODE.most):
+                    yield Node(database, file, start + at, length)
+                at = block.find(_NODE, at + 1)
+            searched(step)
 
 
 def read_node(node: Node) -> dict[str, Any] | None:

@@ -55,7 +55,7 @@ def survey(
         form = format_of_broken(folder) if filesystem.is_file(folder) else None
         distrusted = sidecars_unlike_seal(place, folder, record)
         item = items[name] = (
-            BrokenItem(folder, like(name), distrusted=distrusted)
+            BrokenItem(folder, like(name), distrusted=distrusted, listener=listener)
             if form is None
             else BrokenFile(folder, form, other)
         )
