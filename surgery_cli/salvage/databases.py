@@ -51,7 +51,8 @@ def values_of(
     manifests = [(folder, read_manifest(folder / MANIFEST)) for folder in every]
     for folder, manifest in manifests:
         route: Route = "manifest" if folder == item else "process manifest"
-        _walk_versions(folder, manifest, slice(-1, None), route, found, walked)
+        is_whole = _walk_versions(folder, manifest, slice(-1, None), route, found, walked)
+        found.is_walked |= folder == item and is_whole
     for folder in every:
         unnamed = read_manifest(folder / (MANIFEST + NOT_RENAMED))
         _walk_versions(folder, unnamed, slice(-1, None), "manifest not renamed", found, walked)
@@ -77,21 +78,26 @@ def _walk_versions(
     route: Route,
     found: Values,
     walked: set[Node],
-) -> None:
+) -> bool:
+    """Take in what these versions lead to; True if there is one, and nothing below any is damaged."""
+    is_whole = []
     for version in [] if manifest is None else manifest.get("versions", [])[which]:
         root = version.get("root", {})
         if "location" in root:
-            _walk(_node_at(folder, root["location"]), b"", route, found, walked)
+            node = _node_at(folder, root["location"])
+            is_whole.append(_walk(node, b"", route, found, walked))
+    return bool(is_whole) and all(is_whole)
 
 
-def _walk(node: Node | None, prefix: bytes, route: Route, found: Values, walked: set[Node]) -> None:
-    """Take in what a node leads to; what is damaged below it is left out."""
+def _walk(node: Node | None, prefix: bytes, route: Route, found: Values, walked: set[Node]) -> bool:
+    """Take in what a node leads to; what is damaged below it is left out, and False returned."""
     waiting: list[tuple[Node | None, bytes, int | None]] = [(node, prefix, None)]
-    count = 0
+    count, is_whole = 0, True
     while waiting:
         one, before, height = waiting.pop()
         content = None if one is None else read_node(one)
         if one is None or content is None or height not in (None, content["height"]):
+            is_whole = False
             continue
         walked.add(one)
         count += len(content["entries"])
@@ -103,18 +109,21 @@ def _walk(node: Node | None, prefix: bytes, route: Route, found: Values, walked:
                 waiting.append((below, prefix, content["height"] - 1))
             else:
                 _take_in(one.database, before, entry, route, found)
+    return is_whole
 
 
 def _take_in(
     database: Path, before: bytes, entry: dict[str, Any], route: Route, found: Values
 ) -> None:
+    key = (before + entry["key"]).decode(errors="surrogateescape")
     value: StoredValue | None = entry.get("inline_value")
     if value is None:
         place = _extent_at(entry["indirect_value"])
         if place is None:
+            found.gone.add(key)
             return
         value = FileRange(database / place.file, place.offset, place.length)
-    found.add((before + entry["key"]).decode(errors="surrogateescape"), value, route)
+    found.add(key, value, route)
 
 
 def _walk_scanned(

@@ -12,6 +12,7 @@ import msgspec
 from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.limits import CHUNKS
 from surgery_cli.salvage.aggregate import is_aggregate
 from surgery_cli.salvage.databases import databases_of, values_of
 from surgery_cli.salvage.decoded_arrays import decoded, digest_of
@@ -24,6 +25,7 @@ from surgery_cli.salvage.leaves import (
     SavedLeaf,
     contradiction,
     found_arrays,
+    lacks_stored,
     missing_blocks,
 )
 from surgery_cli.salvage.side_documents import json_at, side_files, what_holds
@@ -38,6 +40,7 @@ from surgery_cli.store.orbax.sidecars import (
     EMPTY_TYPES,
     METADATA,
     SHARDING,
+    STORES_FILL_VALUES,
     STRINGS,
     VALUE_TYPES,
     Entry,
@@ -121,10 +124,30 @@ class BrokenItem:
         self.respelled = respelled(names - found.keys(), found.keys() - names)
         for name, stored in self.respelled.items():
             found[name] = msgspec.structs.replace(found.pop(stored), name=name)
+        if self._leaves_zeros_out:
+            found = {name: self._with_unstored(array) for name, array in found.items()}
         others, doubts = described_by_others(
             self.values, faults.keys() - found.keys(), found, elsewhere, self._contradiction
         )
         return found | others, faults | doubts
+
+    @cached_property
+    def _leaves_zeros_out(self) -> bool:
+        """True if chunks may lack that equal the fill value: by a whole database and whole metadata."""
+        said, head = self._described, self._described.head
+        is_sound = said.origin == "metadata" and METADATA not in said.faults and not said.odd
+        return is_sound and not head.get(STORES_FILL_VALUES) and self.values.is_walked
+
+    def _with_unstored(self, array: FoundArray) -> FoundArray:
+        """The array, if all that it lacks was never stored, as one that lacks nothing."""
+        lacking = 0 if array.is_complete else array.document.chunk_count - len(array.chunks)
+        is_so = (
+            0 < lacking <= CHUNKS.most
+            and array.document.has_fill_value
+            and array.described.route == "manifest"
+            and not lacks_stored(array, self.values)
+        )
+        return msgspec.structs.replace(array, has_unstored=True) if is_so else array
 
     def _contradiction(self, array: FoundArray, entry: Entry | None = None) -> str:
         said = self._entries_by_name.get(array.name, {}) if entry is None else entry
@@ -239,7 +262,8 @@ class BrokenItem:
         why = f"{array.document.chunk_count - len(array.chunks)} of {array.document.chunk_count} chunks are not there"
         if known is None and (faults := array.contradictory()):
             sound = {place: one for place, one in array.chunks.items() if place not in faults}
-            array, why = msgspec.structs.replace(array, chunks=sound), next(iter(faults.values()))
+            array = msgspec.structs.replace(array, chunks=sound, has_unstored=False)
+            why = next(iter(faults.values()))
         if array.is_complete:
             try:
                 digest = digest_of(array, path, known, memory_bytes)
@@ -249,7 +273,7 @@ class BrokenItem:
                 return decoded(path, entry, array, digest, known)
         present = array.decoding()
         missing, share = missing_blocks(array, present)
-        left = msgspec.structs.replace(array, chunks=present)
+        left = msgspec.structs.replace(array, chunks=present, has_unstored=False)
         state: State = "partly" if present else "lost"
         return SavedLeaf(
             path=path, entry=entry, state=state, array=left, missing=missing, share=share, why=why

@@ -41,6 +41,8 @@ class FoundArray(msgspec.Struct, frozen=True):
     """Whose description stands for its own, which is lost: a leaf's, or that in another checkpoint."""
     assumes: Assumption | None = None
     """What must be so for that to be its own."""
+    has_unstored: bool = False
+    """True if what is not stored of it is the fill value, by all that stands there: older releases left zeros out."""
 
     @property
     def routes(self) -> list[Route]:
@@ -69,7 +71,7 @@ class FoundArray(msgspec.Struct, frozen=True):
     @property
     def is_complete(self) -> bool:
         """True if every chunk was found; whether they decode is another question."""
-        return len(self.chunks) == self.document.chunk_count
+        return self.has_unstored or len(self.chunks) == self.document.chunk_count
 
     def read(self, window: Window | None = None) -> Any:
         """Its values, or a block of them: [the block's shape], C-contiguous.
@@ -90,7 +92,8 @@ class FoundArray(msgspec.Struct, frozen=True):
         spec = {
             "driver": DRIVERS[document.zarr],
             "kvstore": MEMORY,
-            "fill_missing_data_reads": False,  # a chunk that is missing is damage, and no zeros
+            # a chunk that is missing is damage, and no zeros
+            "fill_missing_data_reads": self.has_unstored,
         }
         try:
             array = ts.open(spec, open=True, read=True, context=in_memory(encoded)).result()
@@ -190,6 +193,13 @@ def found_arrays(
         )
         for name, array in arrays.items()
     }, faults
+
+
+def lacks_stored(array: FoundArray, values: Values) -> bool:
+    """True if a chunk of an array was stored, and is lost: its key leads to no bytes."""
+    start = f"{array.name}/"
+    rests = (key.removeprefix(start) for key in values.gone if key.startswith(start))
+    return any(map(array.document.is_chunk, rests))
 
 
 def owner_of(key: str, names: Container[str]) -> str | None:

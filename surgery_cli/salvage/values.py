@@ -31,6 +31,10 @@ class Values:
 
     def __init__(self) -> None:
         self.held: dict[str, Held] = {}
+        self.gone: set[str] = set()
+        """Keys that lead to no bytes any more, or to a place that is none."""
+        self.is_walked = False
+        """True if the item's own manifest opens, and all that it leads to was read: what it lacks was not stored."""
         self.rivals: dict[str, set[Route]] = {}
         """On which ways another value was found than the one that counts, by key."""
         self._sizes: dict[Path, int] = {}
@@ -56,6 +60,7 @@ class Values:
         if isinstance(value, FileRange) and (place := self._place_of(value.path)) != value.path:
             value = msgspec.structs.replace(value, path=place)
         if not self._is_there(value):
+            self.gone.add(key)
             return
         known = self.held.get(key)
         if known is None:

@@ -24,6 +24,7 @@ from surgery_cli.store.orbax.sidecars import (
     AGGREGATE,
     EMPTY_TYPES,
     METADATA,
+    STORES_FILL_VALUES,
     STRINGS,
     TREE,
     VALUE_TYPES,
@@ -191,7 +192,9 @@ def _write_sidecars(item: BrokenItem, leaves: list[KeptLeaf], target: Path) -> N
     is_as_it_was = structure.is_of_metadata and is_true and entries == structure.entries
     raw = filesystem.read(item.directory / METADATA) if is_as_it_was else None
     if not _is_of_aggregate(item):
-        filesystem.write(target / METADATA, raw or _metadata(item, entries))
+        filesystem.write(
+            target / METADATA, raw or _metadata(item, entries, has_unstored=_has_unstored(leaves))
+        )
     documents = {
         stored_name(kept.leaf.path): document
         for kept in leaves
@@ -257,7 +260,12 @@ def _to_be_restored(entry: Entry) -> Entry:
     return {**entry, "skip_deserialize": False}
 
 
-def _metadata(item: BrokenItem, entries: dict[LeafPath, Entry]) -> bytes:
+def _has_unstored(leaves: Iterable[KeptLeaf]) -> bool:
+    arrays = (kept.leaf.array for kept in leaves)
+    return any(array is not None and array.has_unstored for array in arrays)
+
+
+def _metadata(item: BrokenItem, entries: dict[LeafPath, Entry], *, has_unstored: bool) -> bytes:
     tree = {
         entry_key(path): {"key_metadata": key_records(path), "value_metadata": entry}
         for path, entry in entries.items()
@@ -268,7 +276,7 @@ def _metadata(item: BrokenItem, entries: dict[LeafPath, Entry]) -> bytes:
         if name != "value_metadata_tree" and damaged_field(name) is None
     }
     head = {
-        "store_array_data_equal_to_fill_value": True,
+        STORES_FILL_VALUES: not has_unstored,
         "custom_metadata": None,
         **said,
         "use_ocdbt": item.is_ocdbt,  # as the files are: it may say so of another save

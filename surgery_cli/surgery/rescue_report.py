@@ -196,6 +196,12 @@ def _doubts(survey: Survey, rows: list[reports.SavedRow]) -> list[str]:
             found.append(
                 f"{leaves_text(number)} found {words}: if files of two saves are mixed here, they may be of the other"
             )
+    unstored = [leaf for leaves in survey.leaves.values() for leaf in leaves.values()]
+    if count := sum(leaf.array is not None and leaf.array.has_unstored for leaf in unstored):
+        found.append(
+            f"chunks of {leaves_text(count)} are read as zeros, as by Orbax: none are stored, and the release that"
+            " wrote this stored no chunk of zeros"
+        )
     if any(item.values.are_of_two_saves for item in survey.items.values()):
         found.append(
             "manifests lead to different values: files of two saves are mixed here, and what the first manifest leads"

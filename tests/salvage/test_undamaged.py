@@ -26,8 +26,8 @@ AGGREGATES = sorted(
 SAMPLE_CHECKPOINTS = FIXTURES.parent.parent / "sample_checkpoints"
 SAMPLES = ("digits_standard", "digits_v1", "letters_maxtext", "letters_run/100")
 """With values in data files: those of the fixtures are so small that they stand in nodes, too."""
-UNSTORED_ZEROS = {"orbax-0.8.0/sharded4_zarr3"}
-"""Of these Orbax stored no chunk that is all zero: a rescue cannot tell it from a lost one, and says partly or lost."""
+UNSTORED_ZEROS = {"orbax-0.8.0/sharded4_zarr3": {"opt_state/0/count"}}
+"""Leaves of which Orbax stored no chunk, as it is all zero: where anything is damaged, it may be a lost one."""
 
 
 def _states(report):
@@ -40,7 +40,7 @@ def _step(name):
     return location.step_directory or FIXTURES / name
 
 
-def _assert_restored_alike(one, other):
+def assert_restored_alike(one, other):
     """Orbax restores two directories to one tree, nesting and types of nodes among it."""
     is_sharded = (one / "_sharding").exists()  # over more devices than there are here
     back = restored if is_sharded else ocp.PyTreeCheckpointer().restore
@@ -51,7 +51,7 @@ def _assert_restored_alike(one, other):
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
-@pytest.mark.parametrize("name", sorted({*finished()} - UNSTORED_ZEROS))
+@pytest.mark.parametrize("name", sorted(finished()))
 def test_every_leaf_is_whole_with_its_true_values_under_the_names_of_inspect(name, tmp_path):
     step = _step(name)
     report = surgery.rescue(str(step), str(tmp_path / "rescued"))
@@ -79,15 +79,14 @@ def test_a_database_without_its_manifests_is_whole(name, tmp_path):
 
     report = surgery.rescue(str(tmp_path / "broken"))
 
-    undamaged = surgery.rescue(str(FIXTURES / name))
     assert report.whole > 0
-    assert _states(report) == _states(undamaged)
+    assert _states(report).keys() == UNSTORED_ZEROS.get(name, set())
 
 
 @pytest.mark.parametrize("name", AGGREGATES)
 def test_orbax_restores_what_was_rescued_of_an_aggregate_as_what_was_saved(name, tmp_path):
     surgery.rescue(str(FIXTURES / name), str(tmp_path / "rescued"))
-    _assert_restored_alike(FIXTURES / name, tmp_path / "rescued")
+    assert_restored_alike(FIXTURES / name, tmp_path / "rescued")
 
 
 @pytest.mark.parametrize("name", AGGREGATES)
@@ -140,7 +139,7 @@ def test_the_aggregate_alone_tells_the_tree_where_metadata_is_cut(name, tmp_path
     report = surgery.rescue(str(broken), str(tmp_path / "rescued"))
 
     assert (_states(report), report.structure_lacks) == ({}, [])
-    _assert_restored_alike(FIXTURES / name, tmp_path / "rescued")
+    assert_restored_alike(FIXTURES / name, tmp_path / "rescued")
 
 
 @pytest.mark.parametrize("name", SAMPLES)

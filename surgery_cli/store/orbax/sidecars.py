@@ -22,6 +22,7 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 METADATA: Final = "_METADATA"
+STORES_FILL_VALUES: Final = "store_array_data_equal_to_fill_value"
 TREE: Final = "tree_metadata"
 """The field of ``_METADATA`` that holds the tree."""
 SHARDING: Final = "_sharding"
@@ -222,7 +223,7 @@ class Sidecars:
     @property
     def stores_fill_values(self) -> bool:
         """True if chunks that equal the fill value were stored too, so that a missing chunk is damage."""
-        return bool((self.metadata or {}).get("store_array_data_equal_to_fill_value", False))
+        return bool((self.metadata or {}).get(STORES_FILL_VALUES, False))
 
 
 @contextmanager
