@@ -151,14 +151,14 @@ def _glance(path: Path) -> Glance:
                 is_there = leaf in item.inline and item.inline[leaf].read is not None
             else:
                 said = item.structure.recorded.get(stored_name(leaf), ())
-                is_there = array.is_complete
+                is_there = array.is_complete and not array.assumes
                 is_there &= has_record or not contradiction(array, entry, said)
             whole += is_there
             count += 1
             if not is_there:
-                lacking.append(
-                    (name, leaf, None if array is None else spec_of(array, LeafKind.ARRAY))
-                )
+                is_known = array is not None and not array.assumes
+                spec = spec_of(array, LeafKind.ARRAY) if array and is_known else None
+                lacking.append((name, leaf, spec))
     return Glance(
         whole,
         count,
