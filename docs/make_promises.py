@@ -40,7 +40,7 @@ WORDS = {
     "memory": "over 2 GiB",
     "time": "over 20 s",
     "differs": "read otherwise",
-    "refused": "refused though others read them",
+    "refused by us alone": "refused though others read them",
     "lost though whole": "whole leaves lost",
     "wrong values": "wrong values",
 }

@@ -15,11 +15,15 @@ from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tests.fuzz.counts import unaccounted
 from tests.fuzz.seeds import SEEDS
 from tests.fuzz.worker import AT, SECONDS
 
 MOST = ("peak_mib", "slowest_seconds")
 """Of the counts, those that do not add up."""
+WORKER = ("-m", "tests.fuzz.worker")
+PATIENCE = 2 * SECONDS + 20
+"""Seconds that a process may stay at one input."""
 AT_ONCE = 20_000
 """Inputs of one process."""
 SHARES = {"databases": 2, "leaf folders": 2, "msgpack": 3, "plans": 1, "patterns": 3}
@@ -38,25 +42,34 @@ class Watched:
         end = first + count
         while first < end:
             process, hung = self._run(first, end - first)
-            before = self.counts["inputs"]
-            for text in (self.folder / "said").read_text().splitlines():
-                self._take(json.loads(text))
+            *whole, _ = (
+                (self.folder / "said").read_text().split("\n")
+            )  # the last may be half of one
+            told = {line["number"]: line for line in map(json.loads, whole)}
+            if process.returncode != 0:
+                first = self._ended(process, hung, told) + 1
+            for line in told.values():
+                self._take(line)
             if process.returncode == 0:
                 return
-            number, _, is_judged = self._at()
-            how = "does not end" if hung else f"ends its process with {process.returncode}"
-            errors = (self.folder / "errors").read_text(errors="replace")[-1500:]
-            if number is None:
-                raise SystemExit(f"the worker of {self.kind} {how} before it begins: {errors}")
-            if is_judged:
-                self.counts["the judge does not end" if hung else "the judge ends its process"] += 1
-            else:
-                sort = "time" if hung else "crash"
-                self.findings.append({"kind": self.kind, "seed": self.seed, "number": number, "sort": sort,
-                                      "said": f"{how}: {errors}", "where": ""})  # fmt: skip
-                self.counts[sort] += 1
-            self.counts["inputs"] = before + number + 1 - first
-            first = number + 1
+
+    def _ended(self, process, hung, told):
+        """The number of the input at which a process ended; what became of it is told, too."""
+        number, _, is_judged = self._at()
+        how = "does not end" if hung else f"ends its process with {process.returncode}"
+        errors = (self.folder / "errors").read_text(errors="replace")[-1500:]
+        if number is None:
+            raise SystemExit(f"the worker of {self.kind} {how} before it begins: {errors}")
+        nothing = {"number": number, "counts": {}, "findings": [], "cpu": 0.0, "peak_kib": 0}
+        line = told.setdefault(number, nothing)
+        if is_judged:
+            line["counts"]["the judge does not end" if hung else "the judge ends its process"] = 1
+        else:
+            sort = "time" if hung else "crash"
+            line["findings"].append({"kind": self.kind, "seed": self.seed, "number": number, "sort": sort,
+                                     "said": f"{how}: {errors}", "where": ""})  # fmt: skip
+            line["counts"] = {"inputs": 1, sort: 1}
+        return number
 
     def _run(self, first, count):
         """A process that has ended, and whether it had to be ended."""
@@ -68,7 +81,7 @@ class Watched:
             (self.folder / "errors").open("wb") as errors,
         ):
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.fuzz.worker", *map(str, words)],
+                [sys.executable, *WORKER, *map(str, words)],
                 stdout=said,
                 stderr=errors,
             )
@@ -79,7 +92,7 @@ class Watched:
         while process.poll() is None:
             time.sleep(0.2)
             _, since, _ = self._at()
-            if since and time.time() - since > 2 * SECONDS + 20:
+            if since and time.time() - since > PATIENCE:
                 process.kill()
                 process.wait()
                 return True
@@ -94,13 +107,11 @@ class Watched:
         return (number, since, is_judged) if since else (None, 0, False)
 
     def _take(self, line):
-        if "counts" in line:
-            self.counts += Counter(line["counts"])
-            self.cpu += line["cpu"]
-            self.peak = max(self.peak, line["peak_kib"])
-            self.slowest = max(self.slowest, tuple(line["slowest"]))
-        else:
-            self.findings.append(line)
+        self.counts.update(line["counts"])
+        self.findings += line["findings"]
+        self.cpu += line["cpu"]
+        self.peak = max(self.peak, line["peak_kib"])
+        self.slowest = max(self.slowest, (line["cpu"], line["number"]))
 
 
 def show(kind, number, seed, folder):
@@ -156,6 +167,8 @@ def _campaign(given, folder):
         rows[kind] = watched
         found += watched.findings
         _say(kind, watched, time.time() - began)
+        if any(unaccounted(watched.counts)):
+            raise SystemExit(f"of {kind}, outcomes are lost: {unaccounted(watched.counts)}")
         given.findings.parent.mkdir(parents=True, exist_ok=True)
         with given.findings.open("a") as file:
             file.writelines(json.dumps(finding) + "\n" for finding in watched.findings)

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from surgery_cli.errors import SurgeryError
+from tests.fuzz import __main__ as machine
 from tests.fuzz.__main__ import Watched
+from tests.fuzz.counts import unaccounted
 from tests.fuzz.mutations import mutated
 from tests.fuzz.ocdbt import MANIFEST, NODE, envelope, repaired
 from tests.fuzz.readers import difference, leaves_of, match_pattern, read_plan
@@ -26,6 +29,7 @@ def test_what_nobody_writes_is_refused_or_read_as_others_read_it(kind, tmp_path)
     for number in range(INPUTS.get(kind, 30)):
         worker.take(number)
     assert worker.findings == []
+    assert unaccounted(worker.found) == (0, 0)
     assert worker.found["inputs"] > worker.found["unchanged"]
 
 
@@ -89,19 +93,26 @@ def test_it_is_known_whether_an_input_is_in_the_hands_of_its_judge(tmp_path):
     assert len(began) == 2 * worker.found["judged"]
 
 
+def _told(number, **more):
+    counts = {"inputs": 1, "accepted": 1} | more
+    line = {"number": number, "counts": counts, "findings": [], "cpu": 0.5, "peak_kib": 7}
+    return json.dumps(line) + "\n"
+
+
 @pytest.mark.parametrize("is_judged", [True, False])
 @pytest.mark.parametrize("hung", [True, False])
 def test_what_ends_or_hangs_is_ours_unless_a_judge_was_at_it(
     tmp_path, monkeypatch, hung, is_judged
 ):
-    """The first process gets to input 17 and told of 12; the next one reads the rest."""
+    """The first process told of 10 to 16 and ends at 17, perhaps in the hands of a judge."""
 
     def run(watched, first, count):
         place = watched.folder
         is_first = first == 10
-        inputs = 3 if is_first else count
-        told = {"counts": {"inputs": inputs}, "cpu": 1.0, "peak_kib": 7, "slowest": (0.5, first)}
-        (place / "said").write_text(json.dumps(told))
+        said = "".join(_told(number) for number in range(first, 17 if is_first else first + count))
+        if is_first:
+            said += (_told(17, judged=1) if is_judged else "") + '{"number": 17, "counts": {}'
+        (place / "said").write_text(said)
         (place / "errors").write_text("bad_alloc")
         (place / "at").write_bytes(AT.pack(17, 1.0, is_judged))
         return SimpleNamespace(returncode=-6 if is_first else 0), hung
@@ -110,6 +121,7 @@ def test_what_ends_or_hangs_is_ours_unless_a_judge_was_at_it(
     watched = Watched("msgpack", 0, tmp_path, 0)
     watched.read(10, 20)
     assert watched.counts["inputs"] == 20
+    assert unaccounted(watched.counts) == (0, 0)
     sorts = {
         (True, True): "the judge does not end",
         (True, False): "the judge ends its process",
@@ -117,7 +129,56 @@ def test_what_ends_or_hangs_is_ours_unless_a_judge_was_at_it(
         (False, False): "crash",
     }
     assert watched.counts[sorts[is_judged, hung]] == 1
+    assert watched.counts["accepted"] == (20 if is_judged else 19)
     assert [found["number"] for found in watched.findings] == ([] if is_judged else [17])
+
+
+BAD_READER = """
+import itertools, os, sys, time
+from tests.fuzz import worker
+
+count = itertools.count()
+
+def read(place):
+    at = next(count)
+    if at == 3:
+        raise RuntimeError("a bug just before")
+    if at == 5:
+        {ends}
+    return {{}}
+
+worker.READERS["patterns"] = read
+worker.main(*sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("ends", "sort", "patience"),
+    [("os.abort()", "crash", 600), ("time.sleep(600)", "time", 1)],
+)
+def test_no_outcome_is_lost_where_a_reader_dies_or_hangs(
+    tmp_path, monkeypatch, ends, sort, patience
+):
+    """Real processes: each begins with an input of its own, then one at which it fails, and one at which it ends."""
+    monkeypatch.setattr(machine, "WORKER", ("-c", BAD_READER.format(ends=ends)))
+    monkeypatch.setattr(machine, "PATIENCE", patience)
+    watched = Watched("patterns", 0, tmp_path / "work", 0)
+    watched.read(0, 12)
+    # the first of a process is read before it counts: of twelve, the third and the fifth after each start are bad
+    assert watched.counts["inputs"] == 12
+    assert unaccounted(watched.counts) == (0, 0)
+    bad = {sort: [4, 9], "bug": [2, 7]}
+    for name, numbers in bad.items():
+        assert [one["number"] for one in watched.findings if one["sort"] == name] == numbers
+        assert watched.counts[name] == len(numbers)
+
+
+def test_of_every_row_that_was_counted_the_outcomes_add_up():
+    known = json.loads((Path(__file__).parents[2] / "docs" / "proof" / "fuzz.json").read_text())
+    assert known["kinds"]
+    assert {kind: unaccounted(row) for kind, row in known["kinds"].items()} == dict.fromkeys(
+        known["kinds"], (0, 0)
+    )
 
 
 def test_checksums_of_manifests_and_nodes_are_made_good_again():

@@ -1,14 +1,17 @@
 """A process that reads thousands of inputs: `python -m tests.fuzz.worker KIND SEED FIRST COUNT JUDGED FOLDER`.
 
-Its memory and time are bounded. Each line that it prints is JSON: a finding, and at the end what it counted. Which
-input it works on, since when, and whether the judge does, stands in the file `at`, for whoever watches it: what ends
-in the hands of a judge is no finding about this program.
+Its memory and time are bounded. Each line that it prints is JSON: what became of one input, so that nothing is lost
+where the next one ends the process. A judge may end it, too: before it is asked, what is known so far is told, and the
+line that follows, of the same number, stands in its place. Which input it works on, since when, and whether the judge
+does, stands in the file `at`, for whoever watches it: what ends in the hands of a judge is no finding about this
+program.
 """
 
 import io
 import json
 import logging
 import mmap
+import os
 import resource
 import signal
 import struct
@@ -78,23 +81,27 @@ class Worker:
             file.write_bytes(self.contents[file])
 
     def _read(self, number, place, chance):
+        """One outcome: what reading came to, or how a command failed that was tried as well."""
         from surgery_cli.errors import SurgeryError
 
         ours, refusal = None, ""
         try:
             ours = READERS.get(self.kind, leaves_of)(place)
-            self.found["accepted"] += 1
+            outcome = "accepted"
         except SurgeryError as error:
-            self.found[f"refused, exit code {error.exit_code}"] += 1
+            outcome = f"refused, exit code {error.exit_code}"
             refusal = f"{error.problems[0].what}: {error.problems[0].why}"
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is a finding
-            self._failed(number, "read", error)
+            self.found[self._failed(number, "read", error)] += 1
+            return
         if self.kind not in READERS and chance.random() < _DOORS:
             self.found["commands"] += 1
             try:
                 by_door(place, chance)
             except BaseException as error:  # noqa: BLE001
-                self._failed(number, "command", error)
+                failed = self._failed(number, "command", error)
+                outcome = outcome if failed == "refused by the system" else failed
+        self.found[outcome] += 1
         if self.kind in JUDGES and (
             chance.random() < _JUDGED_REFUSALS or (ours is not None and self.judged_left > 0)
         ):
@@ -107,39 +114,43 @@ class Worker:
         try:
             theirs = JUDGES[self.kind](place)
         except TooLong:
-            self.found["judge took too long"] += 1
-            return
+            opinion = "judge took too long"
         except BaseException:  # noqa: BLE001 - the judge may refuse as it likes
-            self.found["refused by the judge alone" if ours is not None else "refused by both"] += 1
-            return
+            opinion = "refused by the judge alone" if ours is not None else "refused by both"
+        else:
+            opinion = self._compared(number, ours, theirs, refusal)
         finally:
             self.judging(False)
+        self.found[opinion] += 1
+
+    def _compared(self, number, ours, theirs, refusal):
         if theirs is None:
-            return
+            return "no opinion"
         if ours is None:
-            self._find(number, "refused", f"the judge reads it: {_cause(refusal)}")
-        elif differs := difference(ours, theirs):
-            self._find(number, "differs", differs)
-        else:
-            self.found["read alike by the judge"] += 1
+            return self._find(
+                number, "refused by us alone", f"the judge reads it: {_cause(refusal)}"
+            )
+        if differs := difference(ours, theirs):
+            return self._find(number, "differs", differs)
+        return "read alike by the judge"
 
     def _failed(self, number, door, error):
+        """What it is counted as."""
         from surgery_cli.cli import edge
 
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise error
         if isinstance(error, TooLong):
-            self._find(number, "time", f"{door}: over {SECONDS} s", error)
-            return
+            return self._find(number, "time", f"{door}: over {SECONDS} s", error)
         refusal = edge._refusal_of_system(error)
         if refusal is None:
-            self._find(number, "bug", f"{door}: {type(error).__name__}: {error}", error)
-        elif "memory" in refusal.problems[0].what:
-            self._find(number, "memory", door, error)
-        else:
-            self.found["refused by the system"] += 1
+            return self._find(number, "bug", f"{door}: {type(error).__name__}: {error}", error)
+        if "memory" in refusal.problems[0].what:
+            return self._find(number, "memory", door, error)
+        return "refused by the system"
 
     def _find(self, number, sort, said, error=None):
+        """Keep a finding, unless it is explained; what it is counted as."""
         where = ""
         if error is not None:
             frames = [
@@ -148,9 +159,7 @@ class Worker:
             where = " < ".join(f"{Path(f.filename).name}:{f.lineno}" for f in reversed(frames[-3:]))
         for reason, one in EXPLAINED.items():
             if one.covers(self.kind, sort, said):
-                self.found[f"explained: {reason}"] += 1
-                return
-        self.found[sort] += 1
+                return f"explained: {reason}"
         finding = {
             "kind": self.kind,
             "seed": self.seed,
@@ -160,6 +169,7 @@ class Worker:
             "where": where,
         }
         self.findings.append(finding)
+        return sort
 
 
 def _cause(text):
@@ -194,49 +204,43 @@ def main(kind, seed, first, count, judged, folder):
     worker.findings.clear()
     bound()
     signal.signal(signal.SIGPROF, _too_long)
-    told = _Told(worker)
+    since = time.process_time()
+
+    def tell():
+        """What is known of the input so far."""
+        _say({
+            "number": number,
+            "counts": worker.found,
+            "findings": worker.findings,
+            "cpu": time.process_time() - since,
+            "peak_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        })  # fmt: skip
 
     def judging(is_begun):
         if is_begun:
-            told.tell()  # nobody knows whether the judge comes back
+            tell()  # nobody knows whether the judge comes back
         AT.pack_into(place, 0, number, time.time(), is_begun)
 
     worker.judging = judging
     for number in range(int(first), int(first) + int(count)):
         AT.pack_into(place, 0, number, time.time(), False)
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
-        start = time.process_time()
         try:
             worker.take(number)
         except TooLong as error:
-            worker._find(number, "time", f"over {SECONDS} s", error)
+            # whatever was known of the input is of one that was not finished
+            worker.found = Counter({"inputs": 1})
+            worker.found[worker._find(number, "time", f"over {SECONDS} s", error)] += 1
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
-        told.slowest = max(told.slowest, (time.process_time() - start, number))
-        for finding in worker.findings:
-            _say(finding)
+        tell()
+        since = time.process_time()
+        worker.found.clear()
         worker.findings.clear()
-    told.tell()
-
-
-class _Told:
-    """Tells what was counted since the last time."""
-
-    def __init__(self, worker):
-        self.worker, self.since, self.slowest = worker, time.process_time(), (0.0, 0)
-
-    def tell(self):
-        now = time.process_time()
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        counts = dict(self.worker.found)
-        _say({"counts": counts, "cpu": now - self.since, "peak_kib": peak, "slowest": self.slowest})
-        self.worker.found.clear()
-        self.since = now
 
 
 def _say(line):
-    sys.stdout.write(json.dumps(line) + "\n")
-    sys.stdout.flush()
+    os.write(1, json.dumps(line).encode() + b"\n")
 
 
 if __name__ == "__main__":
