@@ -244,25 +244,34 @@ class Listings:
                 return
             self._small.discard(prefix)
         standing: Folder = {}
-        page = self._first_page(prefix, "/")
-        while True:
+        for page in self._pages(prefix, "/", self._first_page(prefix, "/")):
             standing |= {name: None for p in page.prefixes if (name := p[len(prefix) : -1])}
             standing |= {name: o for o in page.objects if (name := o.key[len(prefix) :])}
-            if page.next_page is None:
-                break
-            page = self._service.page(self._bucket, prefix, "/", page.next_page)
         self._folders[prefix] = standing
 
     def _list_everything(self, prefix: str) -> None:
-        found: list[StoredObject] = []
-        token = None
-        while True:
-            page = self._service.page(self._bucket, prefix, "", token)
-            found += page.objects
-            token = page.next_page
-            if token is None:
-                break
-        self._add_tree(prefix, found)
+        first = self._service.page(self._bucket, prefix, "", None)
+        pages = self._pages(prefix, "", first)
+        self._add_tree(prefix, [stored for page in pages for stored in page.objects])
+
+    def _pages(self, prefix: str, delimiter: str, page: Page) -> Iterator[Page]:
+        """A page and those that follow it.
+
+        Raises:
+            ServiceRefusal: the service names a page as the next that it has given before: there would be no end.
+        """
+        yield page
+        given: set[str] = set()
+        while (token := page.next_page) is not None:
+            if token in given:
+                raise ServiceRefusal(
+                    "its list has no end: it goes on from a place where it was before",
+                    f"{self._service.scheme}://{self._bucket}/{prefix}",
+                    "see what answers for the service there: an emulator, or a proxy between",
+                )
+            given.add(token)
+            page = self._service.page(self._bucket, prefix, delimiter, token)
+            yield page
 
     def _add_tree(self, prefix: str, objects: list[StoredObject]) -> None:
         """Take in all that stands below a folder. A name that ends in a slash is a folder's mark, not an object."""

@@ -18,6 +18,7 @@ from surgery_cli.store.filesystem.quiet_start import start_quietly
 
 _FIELDS: Final = "name,size,updated,generation,md5Hash,crc32c"
 _PER_PAGE: Final = 1000
+_STEPS_WITHOUT_PROGRESS: Final = 10
 _ZONAL: Final = "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"
 """gcsfs's own variable: ``true`` is for code of the user's that reads zonal buckets by it in this process."""
 _importing: Final = threading.Lock()
@@ -103,7 +104,7 @@ class GoogleStorage(FsspecService):
         if replacing is not None:
             asked["ifGenerationMatch"] = replacing or "0"
         with self._asking(bucket, found.key, is_of_version=True):
-            done = False
+            done, idle, copied = False, 0, 0
             while not done:  # what is large is copied in several steps
                 got = self._client.call(
                     "POST",
@@ -118,6 +119,10 @@ class GoogleStorage(FsspecService):
                 )
                 done = got["done"]
                 asked["rewriteToken"] = got.get("rewriteToken")
+                so_far = int(got.get("totalBytesRewritten", 0))
+                idle, copied = idle + 1 if so_far <= copied else 0, so_far
+                if not done and idle == _STEPS_WITHOUT_PROGRESS:
+                    raise OSError(errno.EIO, "it goes on copying, and no more is copied")
         version: str = got["resource"]["generation"]
         return version
 
