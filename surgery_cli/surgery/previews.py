@@ -22,7 +22,7 @@ from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.export.companions import companions
 from surgery_cli.store.filesystem.request_counts import Requests, requests_so_far
-from surgery_cli.store.write.carried_files import carried_files, unchosen_files
+from surgery_cli.store.write.carried_files import carried_files, carried_to, unchosen_files
 from surgery_cli.store.write.item_plan import PlannedLeaf, Way
 from surgery_cli.surgery.axis_order import history, permutes_within_an_axis
 from surgery_cli.surgery.exporting import beside_notes, export_document, export_reason
@@ -95,6 +95,9 @@ def costs(
                 computed.append(leaf.recipe)
             else:
                 partly.append((leaf.recipe, leaf.referred.written))
+        written += sum(leaf.spec.bytes for leaf in plan.packed)
+        computed += [leaf.recipe for leaf in plan.packed]
+        made += plan.packed
         raw = plan.of(Way.RAW)
         if prepared.compact[name]:
             raw = [leaf for leaf in plan.leaves if leaf.taken]
@@ -110,10 +113,11 @@ def costs(
     at_most = read + values.at_most if values.at_most > values.usually else UNSET
     read += values.usually
     if not prepared.is_export:
-        copied += sum(
-            file.size for file in carried_files(prepared.checkpoint, left_out=prepared.left_out)
-        )
-        linked += sum(file.size for file in unchosen_files(prepared.checkpoint))
+        carried = carried_files(prepared.checkpoint, left_out=prepared.left_out)
+        unchosen = unchosen_files(prepared.checkpoint)
+        to = destination or prepared.checkpoint.location.root
+        copied += sum(file.size for file in carried_to(to, carried))
+        linked += sum(file.size for file in carried_to(to, unchosen))
     if prepared.output is not None:
         target = None if destination is None else path_at(str(destination))
         beside = companions(prepared.checkpoint, prepared.output, target).carried

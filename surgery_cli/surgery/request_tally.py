@@ -47,10 +47,10 @@ class Tally:
         if self._to:
             self.requests += Requests(other=requests)
 
-    def copy(self, requests: int) -> None:
+    def copy(self, requests: int, count: int) -> None:
         """Small objects are copied at the destination."""
         if self._to:
-            self.requests += Requests(copied=Asked(requests, 0))
+            self.requests += Requests(copied=Asked(requests, count))
 
     def carry(self, origin: Path, size: int, *, was_read: bool = False) -> None:
         """A file comes along as it is; ``was_read``: its bytes are here, as it was looked into."""

@@ -24,15 +24,18 @@ from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
 from surgery_cli.store.orbax.btree import MANIFEST
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.orbax.per_leaf import PerLeafStore
+from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS, METADATA, SHARDING, STRINGS
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
-from surgery_cli.store.write.carried_files import carried_files, unchosen_files
+from surgery_cli.store.write.carried_files import carried_files, carried_to, unchosen_files
 from surgery_cli.store.write.item_plan import ItemPlan, Way, is_converted
 from surgery_cli.store.write.ocdbt_references import names_gone
 from surgery_cli.store.write.sidecars import is_rewritten
+from surgery_cli.store.write.strategy import nodes_written
 from surgery_cli.surgery.exporting import export_document
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.request_tally import Tally, parts
+from surgery_cli.surgery.space import record_bytes
 from surgery_cli.surgery.value_requests import add_values_read, add_written
 
 _LOOKS_AT_SOURCE: Final = 2
@@ -46,6 +49,15 @@ _OTHERS_OF_DATABASE: Final = 1
 
 _READS_OF_DATABASE: Final = 4
 """Its manifest and the tree's node, before it is written to and when the result is opened."""
+
+_LOCK_BYTES: Final = 150
+"""What a lock holds, and with it each mark, which is its copy."""
+
+_MANIFEST_BYTES: Final = 124
+"""What a manifest of one version holds."""
+
+_RECORD_BYTES: Final = 1000
+"""What a record says of the run, beside its leaves: the plan, fingerprints, the software."""
 
 _LOOKED_INTO_BYTES: Final = 64 << 10
 """Files beside the data of no more than this were read when the source was opened, and are still here."""
@@ -91,7 +103,7 @@ def requests_of_run(
     for name, plan in prepared.plans.items():
         compact = prepared.compact[name]
         add_written(tally, plan, memory_bytes, compact=compact, buffered=buffered)
-    _add_around(tally, prepared, buffered=buffered)
+    _add_around(tally, prepared, options, buffered=buffered)
     is_taken = options.force and filesystem.exists(target)
     if isinstance(target, BucketPath) and (is_taken or not buffered):
         _add_replacing(tally, target)
@@ -101,14 +113,12 @@ def requests_of_run(
 def _add_carried(tally: Tally, prepared: Prepared, target: Path) -> None:
     """Files that come along as they are: what no edit can touch, and data that is taken by reference."""
     root = prepared.checkpoint.location.root
-    is_marked = isinstance(target, BucketPath)
-    for file in carried_files(prepared.checkpoint, left_out=prepared.left_out):
-        if not (file.is_mark and is_marked):
-            was_read = not file.is_mark and file.size <= _LOOKED_INTO_BYTES
-            tally.carry(root, file.size, was_read=was_read)
-    for file in unchosen_files(prepared.checkpoint):
-        if not (file.is_mark and is_marked):
-            tally.carry(root, file.size)
+    carried = carried_files(prepared.checkpoint, left_out=prepared.left_out)
+    for file in carried_to(target, carried):
+        was_read = not file.is_mark and file.size <= _LOOKED_INTO_BYTES
+        tally.carry(root, file.size, was_read=was_read)
+    for file in carried_to(target, unchosen_files(prepared.checkpoint)):
+        tally.carry(root, file.size)
     for name, plan in prepared.plans.items():
         if not prepared.compact[name]:
             for place in _files_taken(plan):
@@ -143,43 +153,63 @@ def _add_export(tally: Tally, prepared: Prepared, export: Exported) -> None:
         tally.read_back(parts(file.bytes) + 1, file.bytes)
 
 
-def _add_around(tally: Tally, prepared: Prepared, *, buffered: bool) -> None:
+def _add_around(tally: Tally, prepared: Prepared, options: Options, *, buffered: bool) -> None:
     """The lock, marks and the record; manifests and other small files; looks at what stands there."""
     tally.look_at(prepared.checkpoint.location.root, _LOOKS_AT_SOURCE)
     tally.other(_OTHERS)
-    tally.write(2)  # the lock and the record
-    tally.copy(_count_marks(prepared.checkpoint))
+    tally.write(2, _LOCK_BYTES + _RECORD_BYTES + record_bytes(prepared, options))
+    marks = _count_marks(prepared.checkpoint)
+    tally.copy(marks, marks * _LOCK_BYTES)
     for name, plan in prepared.plans.items():
-        if not isinstance(plan.item, PytreeItem):
+        if isinstance(plan.item, PytreeItem):
+            _add_small(tally, plan.item, plan, compact=prepared.compact[name], buffered=buffered)
+        else:
             _add_file(tally, plan, buffered=buffered)
-            continue
-        store = plan.item.store
-        tally.write(_sidecars(plan.item) if is_rewritten(plan.item, plan) else 0)
-        tally.read_back(_sidecars(plan.item))
-        if isinstance(store, PerLeafStore):
-            continue
-        tally.other(_OTHERS_OF_DATABASE)
-        tally.read_back(_READS_OF_DATABASE)
-        each = 1 if buffered else 2
-        tally.write(each)  # the manifest, when there is a database, and once it has no history
-        moved = plan.rearranged or plan.of(Way.MOVE, Way.GRAFT)
-        if prepared.compact[name] or not isinstance(store, OcdbtStore):
-            continue
-        if moved or names_gone(plan, store):
-            tally.write(each)
 
 
-def _sidecars(item: PytreeItem) -> int:
+def _add_small(
+    tally: Tally, item: PytreeItem, plan: ItemPlan, *, compact: bool, buffered: bool
+) -> None:
+    """What stands beside the values: sidecars, manifests, nodes of the tree. They are about as large as the source's,
+    for as many leaves.
+    """
+    files = _sidecars(item)
+    size = sum(map(filesystem.size, files)) * len(plan.leaves) // max(len(item.tree), 1)
+    if is_rewritten(item, plan):
+        tally.write(len(files), size)
+    tally.read_back(len(files), size)
+    store = item.store
+    if isinstance(store, PerLeafStore):
+        return
+    nodes = nodes_written(plan, store, compact=compact) if isinstance(store, OcdbtStore) else 0
+    tally.other(_OTHERS_OF_DATABASE)
+    tally.read_back(_READS_OF_DATABASE, 2 * nodes + _MANIFEST_BYTES)
+    each = 1 if buffered else 2
+    tally.write(
+        each, _MANIFEST_BYTES + nodes
+    )  # when there is a database, and once it has no history
+    moved = plan.rearranged or plan.of(Way.MOVE, Way.GRAFT)
+    if compact or not isinstance(store, OcdbtStore):
+        return
+    if moved or names_gone(plan, store):
+        tally.write(each)
+
+
+def _sidecars(item: PytreeItem) -> list[Path]:
     """Small files that are written anew where something in them changes, and read when the result is opened."""
-    single = (item.sidecars.metadata, item.sidecars.sharding, item.sidecars.strings)
-    return sum(file is not None for file in single) + len(item.sidecars.array_metadatas)
+    single = {METADATA: item.sidecars.metadata, SHARDING: item.sidecars.sharding}
+    single[STRINGS] = item.sidecars.strings
+    found = [item.directory / name for name, file in single.items() if file is not None]
+    return found + [
+        item.directory / ARRAY_METADATAS / file for file in item.sidecars.array_metadatas
+    ]
 
 
 def _add_file(tally: Tally, plan: ItemPlan, *, buffered: bool) -> None:
     """A format that is files: written anew, or as a database with two small files."""
     if is_converted(plan.item):
         tally.write(3 if buffered else 4)
-        tally.copy(1)  # the mark
+        tally.copy(1, _LOCK_BYTES)  # the mark
         return
     size = sum(leaf.spec.bytes for leaf in plan.leaves)
     tally.write_file(size)

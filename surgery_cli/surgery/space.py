@@ -87,8 +87,11 @@ def record_bytes(prepared: Prepared, options: Options) -> int:
 def is_all_copied(prepared: Prepared, destination: Path | None, options: Options) -> bool:
     """True if what no edit touches cannot be shared: as asked for, on another filesystem, or as another's files."""
     if destination is None or options.link == "never":
-        return options.link == "never"
+        is_there = isinstance(prepared.checkpoint.location.root, BucketPath)
+        return options.link == "never" or is_there
     root = prepared.checkpoint.location.root
+    if isinstance(destination, BucketPath):  # a service has no links
+        return True
     there = filesystem.status(standing_parent(destination))
     if there.st_dev != filesystem.status(root).st_dev:
         return True

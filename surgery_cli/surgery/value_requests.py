@@ -33,6 +33,9 @@ from surgery_cli.surgery.request_tally import PIECE_BYTES, Tally, parts
 _TO_OPEN: Final = 2
 """Requests with which TensorStore opens a database: its manifest, and the tree's node."""
 
+_DOCUMENT_BYTES: Final = 200
+"""What a small document takes that says how an array is stored."""
+
 _STEPS: Final = 7
 """What follows on what was read is read ahead, twice as much each time, until pieces have their full size."""
 
@@ -121,11 +124,12 @@ def add_written(
     chunks = sum(map(_chunks_written, plan.computed))
     if isinstance(plan.item, PytreeItem) and isinstance(plan.item.store, PerLeafStore):
         leaves = len(plan.computed)
-        tally.write(chunks + leaves, count)
+        tally.write(chunks + leaves, count + _DOCUMENT_BYTES * leaves)
+        described = _DOCUMENT_BYTES * len(plan.leaves)
         if buffered:
-            tally.read_back(len(plan.leaves))
+            tally.read_back(len(plan.leaves), described)
         else:
-            tally.read_back(chunks + 2 * leaves + len(plan.leaves), count)
+            tally.read_back(chunks + 2 * leaves + len(plan.leaves), count + described)
         return
     each = 1 if buffered else 2  # a data object, and a manifest that comes with it or last
     tally.write(each * _transactions(plan, memory_bytes), count)

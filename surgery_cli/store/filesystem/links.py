@@ -71,6 +71,8 @@ class Linker:
         """Marks of the source that say that something is whole: they come last, where nothing is renamed."""
         self.small: list[Path] = []
         """Where files stand that were copied beside the data: nothing else would miss them."""
+        self._copied: dict[Path, int] = {}
+        """The new names of copies, with their bytes."""
         self._under_way: list[Future[Any]] = []
         self._lock = threading.Lock()
         self._without_reflinks: set[int] = set()
@@ -135,6 +137,7 @@ class Linker:
             filesystem.copy(source, target)
         with self._lock:
             self.carried.copied_bytes += size
+            self._copied[target] = size
 
     def copy_tree(self, source: Path, target: Path) -> None:
         """Copy a file or directory that is carried along as it is; symbolic links are read as files.
@@ -188,8 +191,13 @@ class Linker:
         gone = set(targets)
         for target in gone & linked:
             carried.linked_bytes -= filesystem.size(target)
+        self.count_no_more(gone)
         filesystem.delete_all(gone)
         carried.shared = [path for path in carried.shared if path not in gone]
+
+    def count_no_more(self, targets: Iterable[Path]) -> None:
+        """Of what goes, some were copies."""
+        self.carried.copied_bytes -= sum(self._copied.pop(target, 0) for target in targets)
 
     def check_standing(self, new: Path, *, anew: bool = True) -> None:
         """What was copied to ``new`` beside the data must stand there; of the data, more is proved than that.

@@ -69,9 +69,11 @@ class BufferedDatabase:
         survey = Survey(target, opened=self._buffer.folder)
         self._buffer.let_go()
         needed = {target / file for file in survey.files}
+        gone = {file for _, file in self._taken} - needed
         with Threads(filesystem.requests_at_once(target)) as pool:
             sending = pool.submit(self._buffer.send, MANIFEST, manifest)
-            for _ in pool.map(filesystem.delete, {file for _, file in self._taken} - needed):
+            for _ in pool.map(filesystem.delete, gone):
                 pass
             sending.result()
+        self._linker.count_no_more(gone)
         return survey

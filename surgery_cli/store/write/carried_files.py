@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import COMMIT_MARK, files_below, is_tree
@@ -51,6 +52,12 @@ def unchosen_files(checkpoint: Checkpoint) -> list[Carried]:
         return []
     trees = (path for path in location.other_items.values() if is_tree(path))
     return [one for path in trees for one in _below(path)]
+
+
+def carried_to(target: Path | None, files: Iterable[Carried]) -> Iterator[Carried]:
+    """Those of the files that are taken along to ``target``: in a bucket, marks are made anew."""
+    is_marked = isinstance(target, BucketPath)
+    return (file for file in files if not (is_marked and file.is_mark))
 
 
 def _below(path: Path) -> Iterator[Carried]:

@@ -22,9 +22,10 @@ def keep_newest(target: Path, known: Survey | None, linker: Linker) -> Survey:
 def drop_unneeded(target: Path, survey: Survey, linker: Linker) -> None:
     """Drop the files of a database that nothing refers to; ``linker`` has carried some, and counts them no more."""
     needed = set(survey.files)
-    linker.drop_data(target / file for file in survey.all_files() if file not in needed)
     folders = database_folders(target)
-    filesystem.delete_all(folder / MANIFEST for folder in folders)  # only the root's is read
+    unneeded = [target / file for file in survey.all_files() if file not in needed]
+    # of manifests only the root's is read
+    linker.drop_data([*unneeded, *(folder / MANIFEST for folder in folders)])
     for folder in folders:
         _remove_empty(folder)
 

@@ -73,6 +73,14 @@ def costs_of_references(plan: ItemPlan, boundary: Boundary) -> Costs:
     return Costs(linked, own, live, dead, outside)
 
 
+def nodes_written(plan: ItemPlan, store: OcdbtStore, *, compact: bool) -> int:
+    """About how many bytes of nodes a database gets: the changed ones, and the more the more leaves there are."""
+    left = [] if compact else _nodes_left(store, _changed(plan, store))
+    leaves = sum(leaf.way is not Way.NONE for leaf in plan.leaves)
+    size = _bytes(store.survey.nodes) - _bytes(left)
+    return size * leaves // max(len(store.arrays), 1)
+
+
 def _changed(plan: ItemPlan, store: OcdbtStore) -> list[str]:
     """The names below which a clone of the store has other keys, or refers to other values, than the store."""
     whole = [leaf.name for leaf in plan.leaves if leaf.way not in (Way.KEEP, Way.NONE)]
