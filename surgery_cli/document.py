@@ -69,8 +69,8 @@ class Document(msgspec.Struct, kw_only=True, frozen=True):
         return table_of(type(self).__name__, self.to_dict())
 
     def suite(self) -> Suite:
-        """The document as cases, for what has any."""
-        raise NotImplementedError
+        """The document as cases; none where nothing was judged."""
+        return Suite("", "", [])
 
 
 class Noted(Document, kw_only=True, frozen=True):

@@ -36,8 +36,12 @@ def print_report(
     *,
     consequences: Sequence[Note] = (),
     assumptions: Sequence[str] = (),
+    is_good: bool = True,
 ) -> None:
-    """Print what a command has done or found; with ``--quiet`` only what nobody should miss, on standard error."""
+    """Print what a command has done or found; with ``--quiet`` only what nobody should miss, on standard error.
+
+    ``is_good`` is False where the exit code is another than 0: why is then said with ``--quiet``, too.
+    """
     if output.json or not output.quiet:
         print_document(document, output, render)
         return
@@ -47,6 +51,10 @@ def print_report(
         page = page_on(sys.stderr)
         page.remarks("assumed", assumptions)
         page.notes(consequences)
+        if not is_good:
+            from surgery_cli.console.findings import render_wrong
+
+            render_wrong(document, page, render, is_whole=output.verbose)
 
 
 def print_aside(document: Any, render: Callable[[Any, Page], None]) -> None:

@@ -197,3 +197,119 @@ def test_whatever_makes_a_note_says_which_kind_it_is():
     plain = {maker for maker, kind in makers.items() if not any(name in kind for name in kinds)}
     assert plain == NOT_OF_WRITING
     assert len(makers) > len(plain) + 15
+
+
+POLICY = """
+rules:
+  - {id: small, at: params, norm: ..1e-9}
+  - {id: calm, at: params, norm: ..1e-8, severity: warning}
+  - {id: whole, at: params, finite: true}
+"""
+
+
+def broken_rules(place):
+    (place / "policy.yaml").write_text(POLICY)
+    said = ["finding: small: ", "warning: calm: "]
+    return ("check", FLAT, place / "policy.yaml"), said
+
+
+def leaves_that_differ(place):
+    params = {f"w{number:02}": np.zeros(2, np.float32) for number in range(14)}
+    changed = {name: leaf + (name > "w01") for name, leaf in params.items()}
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(place / "a", params)
+        checkpointer.save(place / "b", {**changed, "other": np.zeros(1)})
+    rest = ["finding: w"] * 9
+    said = ["finding: other: only in b", *rest, "and 3 more (`--verbose` lists them)"]
+    return ("diff", place / "a", place / "b"), said
+
+
+def a_file_that_changed(place):
+    shutil.copytree(FLAT, place / "sealed")
+    surgery_to_seal(place / "sealed")
+    (place / "sealed" / "_sharding").write_bytes(b"{}")
+    return ("verify", place / "sealed"), ["finding: _sharding: file changed"]
+
+
+def surgery_to_seal(checkpoint):
+    done = [sys.executable, "-m", "surgery_cli", "seal", checkpoint]
+    subprocess.run(done, check=True, capture_output=True)
+
+
+def no_digests(place):
+    said = ["0 leaves checked, 28 of 28 leaves have no digest: unchecked leaves remain"]
+    return ("verify", FLAT, "--strict"), said
+
+
+def a_step_that_was_not_finished(place):
+    shutil.copytree(ROOT, place / "run")
+    shutil.move(place / "run" / "500", place / "run" / "500.orbax-checkpoint-tmp")
+    return ("doctor", place / "run"), ["1 whole, 1 unfinished"]
+
+
+def a_run_of_another_machine(place):
+    left = place / ".new.surgery-tmp-0123abcd"
+    make_owned(left)
+    here = Owner.here()
+    owner = {"host": "other", "machine": "another", "pid": 1, "started": here.started}
+    (left / OWNER_FILE).write_text(json.dumps(owner), encoding="utf-8")
+    return ("clean", place), ["kept "]
+
+
+def leaves_that_are_lost(place):
+    shutil.copytree(FLAT, place / "broken")
+    for data in sorted((place / "broken").glob("ocdbt.process_0/d/*")):
+        data.unlink()
+    return ("rescue", place / "broken"), ["19 of 28 leaves whole"]
+
+
+FINDINGS = [
+    broken_rules,
+    leaves_that_differ,
+    a_file_that_changed,
+    no_digests,
+    a_step_that_was_not_finished,
+    a_run_of_another_machine,
+    leaves_that_are_lost,
+]
+
+
+@pytest.mark.parametrize("case", FINDINGS, ids=lambda case: case.__name__)
+def test_quiet_says_what_was_found_where_the_exit_code_does(surgery, tmp_path, case):
+    words, said = case(tmp_path)
+    result = surgery(*words, "--quiet")
+
+    assert (result.code, result.out) == (1, "")
+    lines = [line for line in result.err.splitlines() if not line.startswith("note: ")]
+    assert [line[: len(start)] for line, start in zip(lines, said, strict=True)] == said
+    everything = surgery(*words, "--quiet", "--verbose").err.splitlines()
+    assert not any("--verbose" in line for line in everything)
+    assert surgery(*words, "--quiet", "--json").err == ""
+
+
+def test_quiet_is_silent_where_nothing_was_found(surgery, tmp_path):
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("rules:\n  - {at: params, finite: true}\n")
+    for words in (
+        ("check", FLAT, policy), ("diff", FLAT, FLAT), ("verify", FLAT), ("doctor", ROOT),
+    ):  # fmt: skip
+        assert surgery(*words, "-q") == (0, "", "")
+
+
+def test_every_command_that_can_end_with_1_says_why_with_quiet():
+    """Whatever prints a report, and ends with another code than 0 behind it, says that the report is no good one."""
+    files = [*SOURCES.glob("cli/commands/*.py"), SOURCES / "probing" / "command" / "__init__.py"]
+    seen = set()
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            inside = list(ast.walk(node))
+            calls = [n for n in inside if isinstance(n, ast.Call)]
+            reports = [c for c in calls if ast.unparse(c.func) == "print_report"]
+            ends = {ast.unparse(n.value) for n in inside if isinstance(n, ast.Return) and n.value}
+            if reports and ends - {"0"}:
+                keywords = {word.arg for call in reports for word in call.keywords}
+                assert "is_good" in keywords, f"{file.name}: {node.name} returns {ends}"
+                seen.add(file.name)
+    assert len(seen) >= 7

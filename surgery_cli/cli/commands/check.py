@@ -66,5 +66,5 @@ def check(
         )
     render = partial(checks.render, verbose=output.verbose)
     write_files(found, files, render)
-    print_report(found, output, render)
+    print_report(found, output, render, is_good=found.holds)
     return 0 if found.holds else 1

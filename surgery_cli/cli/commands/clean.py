@@ -36,5 +36,5 @@ def clean(
     from surgery_cli.cli.rendering import cleaning
 
     found = surgery.clean(path, stale=stale, dry_run=dry_run)
-    print_report(found, output, cleaning.render, consequences=found.notes)
+    print_report(found, output, cleaning.render, consequences=found.notes, is_good=not found.kept)
     return 1 if found.kept else 0

@@ -69,5 +69,6 @@ def diff(
         )
     render = partial(difference.render, verbose=output.verbose)
     write_files(found, files, render)
-    print_report(found, output, render)
-    return 1 if found.only_in_a or found.only_in_b or found.changed else 0
+    is_good = not (found.only_in_a or found.only_in_b or found.changed)
+    print_report(found, output, render, is_good=is_good)
+    return 0 if is_good else 1

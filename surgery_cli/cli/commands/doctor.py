@@ -52,5 +52,6 @@ def doctor(
             listener=listener,
             say=saying(output),
         )
-    print_report(found, output, partial(examination.render, verbose=output.verbose))
+    render = partial(examination.render, verbose=output.verbose)
+    print_report(found, output, render, is_good=not found.exit_code)
     return found.exit_code

@@ -113,7 +113,7 @@ def rescue(
             listener=listener,
             say=saying(output),
         )
-    print_report(
-        found, output, partial(rescue.render, verbose=output.verbose), consequences=found.notes
-    )
-    return 0 if found.is_whole or destination is not None else 1
+    render = partial(rescue.render, verbose=output.verbose)
+    is_good = found.is_whole or destination is not None
+    print_report(found, output, render, consequences=found.notes, is_good=is_good)
+    return 0 if is_good else 1

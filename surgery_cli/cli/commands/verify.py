@@ -85,5 +85,6 @@ def verify(
     found = replace(found, strict=strict)
     render = partial(verdict.render, strict=strict, verbose=output.verbose)
     write_files(found, files, render)
-    print_report(found, output, render)
-    return 0 if found.agrees and not (strict and found.without_digest) else 1
+    is_good = found.agrees and not (strict and found.without_digest)
+    print_report(found, output, render, is_good=is_good)
+    return 0 if is_good else 1

@@ -21,7 +21,7 @@ def render(document: Cleaning, page: Page) -> None:
         page.line(f"{done} {row.path}: {byte_text(row.bytes)}{_owner(row)}")
         _keeps(row, page, gone=not document.dry_run)
     for row in document.kept:
-        page.line(f"kept {row.path}: {_KEPT.get(row.state, row.state)}{_owner(row)}")
+        page.verdict(f"kept {row.path}: {_KEPT.get(row.state, row.state)}{_owner(row)}")
         _keeps(row, page, gone=False)
     if not document.removed and not document.kept:
         page.line("nothing was left by killed runs")

@@ -20,7 +20,7 @@ def render(document: Examination, page: Page, *, verbose: bool = False) -> None:
     """The document as text: healthy things in a row as one line, each other one with what to do about it."""
     page.line(Cell(shown_path(document.root), "strong"))
     counts = [f"{count:,} {state}" for state, count in document.counts.items()]
-    page.line(f"{listed(counts)}; {_bytes(document)}", indent=2)
+    page.verdict(f"{listed(counts)}; {_bytes(document)}", indent=2)
     if not document.reads_data:
         page.line(
             "from metadata alone, which a chunk that is cut or flipped agrees with:"

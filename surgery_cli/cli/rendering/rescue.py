@@ -21,7 +21,7 @@ def render(document: Rescued, page: Page, *, verbose: bool = False) -> None:
     count = len(document.leaves)
     assumed = Counter(row.assumes for row in document.leaves if row.assumes)
     conditions = "".join(f" ({number:,} of them if {said})" for said, number in assumed.items())
-    page.line(
+    page.verdict(
         f"{document.whole:,} of {leaves_text(count)} whole{conditions}, {document.partly:,} partly,"
         f" {document.lost:,} lost; names from {document.structure}",
         indent=2,

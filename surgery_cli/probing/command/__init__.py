@@ -54,7 +54,7 @@ def probe(
         found = run_probe(checkpoint, model=model, inputs=inputs, options=options, say=_say)
     render = partial(rendering.render, verbose=output.verbose)
     write_files(found, files, render)
-    print_report(found, output, render)
+    print_report(found, output, render, is_good=found.is_sound)
     return 0 if found.is_sound else 1
 
 
