@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from itertools import takewhile
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from surgery_cli.errors import Problem
 from surgery_cli.tree.nested import mapped
+from surgery_cli.words.invocation import typed
 from surgery_cli.words.notes import Note
 
 SCHEMA_VERSION = 1
+PROGRAM: Final = "surgery"
 
 
 Outcome: TypeAlias = Literal["passed", "failed", "warned", "error", "skipped"]
@@ -46,6 +49,11 @@ class Suite(msgspec.Struct, frozen=True):
     seconds: float | None = None
     judged: str = ""
     """Text that opens what was looked at, with the step that was taken."""
+
+    @property
+    def title(self) -> str:
+        """The command with the name of the program, where one was typed."""
+        return self.command if self.command == PROGRAM else f"{PROGRAM} {self.command}"
 
     def count(self, *outcomes: Outcome) -> int:
         """How many cases came out like that."""
@@ -91,9 +99,12 @@ class Failure(Document, kw_only=True, frozen=True):
     problems: list[Problem]
 
     def suite(self) -> Suite:
+        command, *words = typed() or (PROGRAM,)
+        behind = words[words.index("--") + 1 :] if "--" in words else words
+        given = takewhile(lambda word: not word.startswith("-"), behind)
         cases = [
             Case(
-                name=problem.path or problem.file or "surgery",
+                name=problem.path or problem.file or command,
                 outcome="error",
                 what=problem.what,
                 details=[line for line in (*problem.why.split("\n"), problem.fix) if line],
@@ -103,7 +114,7 @@ class Failure(Document, kw_only=True, frozen=True):
             )
             for problem in self.problems
         ]
-        return Suite("surgery", "", cases)
+        return Suite(command, " ".join(given), cases)
 
 
 class LintedFile(msgspec.Struct, kw_only=True, frozen=True):

@@ -5,6 +5,7 @@ import os
 import resource
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import numpy as np
@@ -163,3 +164,25 @@ def test_what_would_be_lost_or_is_not_open_is_refused_before_any_work(tmp_path, 
     subprocess.run(["bash", "-c", script], cwd=tmp_path, env=env, check=True)
     assert (tmp_path / "log").read_text() == "before\nafter\n"
     assert said in (tmp_path / "other").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["verify", "none"], "verify none"),
+        (["diff", "none", "other", "--structure"], "diff none other"),
+        (["verify", "--strict", "--", "none"], "verify none"),
+    ],
+)
+def test_a_command_that_fails_is_called_by_what_was_typed(
+    surgery, tmp_path, monkeypatch, words, named
+):
+    monkeypatch.chdir(tmp_path)
+    given = [word for name in ("junit", "markdown") for word in ("--output", f"{name}={name}.txt")]
+
+    typed = [words[0], *given, *words[1:]] if "--" in words else [*words, *given]
+    assert surgery(*typed).code == 2
+    suite = ET.parse("junit.txt").getroot()
+    assert suite.get("name") == f"surgery {words[0]}"
+    assert {case.get("classname") for case in suite.iter("testcase")} == {f"surgery {named}"}
+    assert Path("markdown.txt").read_text().startswith(f"### ❌ surgery {words[0]}\n")

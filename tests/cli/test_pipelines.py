@@ -99,9 +99,9 @@ def test_the_workflow_of_the_docs_runs_step_by_step(tmp_path):
     [
         ({"set": "most=1"}, 1, "::error file=policies/release.yaml,line=2,title=check%3A calm::"),
         ({}, 2, "::error file=policies/release.yaml,line=2,"),
-        ({"set": "most=1", "checkpoint": "policies"}, 3, "::error title=surgery::"),
-        ({"set": "most=1", "checkpoint": "none"}, 2, "::error title=surgery::"),
-        ({"set": "most=1", "checkpoint": "--help"}, 2, "::error title=surgery::"),
+        ({"set": "most=1", "checkpoint": "policies"}, 3, "::error title=check::"),
+        ({"set": "most=1", "checkpoint": "none"}, 2, "::error title=check::"),
+        ({"set": "most=1", "checkpoint": "--help"}, 2, "::error title=check::"),
         ({"set": "most=1", "policy": "--help"}, 2, "--help"),
     ],
 )

@@ -14,7 +14,7 @@ def text_of(document: Document) -> str:
     Source: https://github.com/jenkinsci/xunit-plugin, `junit-10.xsd`
     """
     suite = printable_suite(document)
-    name = f"surgery {suite.command}" if suite.command != "surgery" else "surgery"
+    name = suite.title
     counts = {
         "tests": len(suite.cases),
         "failures": suite.count("failed"),

@@ -37,7 +37,7 @@ def text_of(document: Document) -> str:
 
 
 def _head(suite: Suite) -> Iterator[str]:
-    command = f"surgery {_plain(suite.command)}"
+    command = _plain(suite.title)
     if suite.count("failed", "error"):
         yield f"### ❌ {command}"
     elif suite.cases and suite.count("skipped") == len(suite.cases):
