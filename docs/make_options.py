@@ -34,7 +34,7 @@ above it."""
 OUTPUT = """\
 ## How a command speaks, and how much it reads
 
-Every command takes these, but for `operations` (only `--json`) and `schema` (none)."""
+Every command takes these, but for `operations` and `version` (only `--json`), `schema` and `help` (none)."""
 
 
 def page() -> str:

@@ -49,6 +49,7 @@ PRINTED: Final = {
     "clean": Printed(reports.Cleaning, "`clean`"),
     "lint": Printed(document.Linted, "`lint`, where nothing is wrong"),
     "operations": Printed(document.OperationList, "`operations`"),
+    "version": Printed(document.Versions, "`version`"),
     "failure": Printed(reports.Failure, "every command that fails, whatever it is"),
     "surgery": Printed(Record, "every result, as its file `surgery.json`"),
 }

@@ -160,6 +160,15 @@ class DescribedOperation(msgspec.Struct, kw_only=True, frozen=True):
     command: str
 
 
+class Versions(Document, kw_only=True, frozen=True):
+    """What ``version`` prints."""
+
+    version: str
+    """Of this program."""
+    libraries: dict[str, str | None]
+    """Of what checkpoints are read with; None for one that is not installed."""
+
+
 class OperationList(Document, kw_only=True, frozen=True):
     """What ``operations`` prints."""
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 
@@ -15,10 +16,11 @@ from surgery_cli.cli.commands.table import examples_of
 from surgery_cli.cli.main import app
 from surgery_cli.operations.table import operations
 from surgery_cli.words.topics import TOPIC_OF, TOPICS
+from tests import json_schemas
 from tests.cli.command_lines import commands
 
 ROOT = Path(__file__).parents[2]
-SIMPLE = {"schema": 2, "version": 1}
+SIMPLE = {"schema": 2, "version": 2}
 """Commands that cannot be used in three ways."""
 
 
@@ -219,3 +221,11 @@ def test_what_reads_no_checkpoint_loads_nothing_that_does(words):
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     loaded = done.stdout.rpartition("LOADED")[2].split()
     assert [n for n in loaded if n.startswith(("surgery_cli.store.", "surgery_cli.engine."))] == []
+
+
+def test_a_script_can_read_the_versions(surgery):
+    found = surgery("version", "--json").document
+    json_schemas.check("version", found)
+    told = dict(line.split() for line in surgery("version").out.splitlines())
+    assert {"surgery": found["version"], **found["libraries"]} == told
+    assert told["numpy"] == np.__version__

@@ -11,7 +11,10 @@ from typer.core import TyperGroup
 from surgery_cli import __version__
 from surgery_cli.cli.options.completion import complete_topic
 from surgery_cli.cli.options.help import GroupedHelp, readable, write_topic
+from surgery_cli.console.printing import print_json
+from surgery_cli.document import Versions
 from surgery_cli.operations.table import operations
+from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.words.topics import OPTIONS, TOPICS
 
 _STANDS_ON: Final = ("orbax-checkpoint", "tensorstore", "jax", "flax", "optax", "numpy")
@@ -53,13 +56,23 @@ def show_help(
     return 0
 
 
-def version() -> int:
+def version(
+    *,
+    json: Annotated[bool, setting("Print one JSON document.", Group.OUTPUT)] = False,
+) -> int:
     """Print the version, and those of the libraries that checkpoints are read with."""
-    lines = [f"surgery {__version__}"]
-    for name in _STANDS_ON:
-        try:
-            lines.append(f"  {name} {metadata.version(name)}")
-        except metadata.PackageNotFoundError:
-            lines.append(f"  {name} is not installed")
+    found = Versions(version=__version__, libraries={name: _installed(name) for name in _STANDS_ON})
+    if json:
+        print_json(found)
+        return 0
+    lines = [f"surgery {found.version}"]
+    lines += [f"  {name} {of or 'is not installed'}" for name, of in found.libraries.items()]
     typer.echo("\n".join(lines))
     return 0
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

@@ -175,7 +175,7 @@ COMMANDS: Final[dict[str, tuple[Command, tuple[str, ...]]]] = {
     ),
     "schema": (schema, ("surgery schema", "surgery schema > surgery.schema.json")),
     "help": (show_help, ("surgery help", "surgery help inspect", "surgery help rescale")),
-    "version": (version, ("surgery version",)),
+    "version": (version, ("surgery version", "surgery version --json")),
 }
 """The commands that are no single edit, each with what it is used for."""
 
