@@ -79,6 +79,13 @@ EXPLAINED = {
         "NumPy, which Flax asks, takes one size of a shape from how many values there are where it is -1. Nobody writes"
         " that; here it is refused.",
     ),
+    "shapes that are numbers": Explained(
+        ("msgpack",),
+        "refused by us alone",
+        "has no shape",
+        "NumPy, which Flax asks, takes a number for a shape of one axis. Flax writes lists of sizes; here a number is"
+        " refused.",
+    ),
     "keys that are alike": Explained(
         ("msgpack",),
         "refused by us alone",
