@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from surgery_cli.draft.kernel import Window
+from surgery_cli.draft.reads import reads
 from surgery_cli.engine.bounded_reads import met_by
 from surgery_cli.engine.composition import Composition
 from surgery_cli.engine.decoding import decoded_too_often, is_read_once
@@ -15,7 +16,6 @@ from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.engine.forecast import bytes_in_flight, computing_bytes, pending_bytes
 from surgery_cli.engine.grid import block_bytes, block_shape, is_inside, windows
 from surgery_cli.engine.held import Band
-from surgery_cli.engine.reads import reads
 from surgery_cli.engine.stream import Stream
 from surgery_cli.store.write.item_plan import PlannedLeaf
 from surgery_cli.store.write.sidecars import write_shape
@@ -40,10 +40,12 @@ def bands_of(leaf: PlannedLeaf, memory_bytes: int, tile_elements: int | None) ->
     """The bands in which a leaf is made; None for one that is made block by block, or read whole."""
     if not _gets_other_chunks(leaf) or is_read_once(leaf, memory_bytes):
         return None
-    is_small = bytes_in_flight(leaf, tile_elements, memory_bytes) <= memory_bytes
-    if is_small and not decoded_too_often(leaf):
+    least, is_often = bytes_in_flight(leaf, tile_elements, memory_bytes), decoded_too_often(leaf)
+    if least <= memory_bytes and not is_often:
         return None
     one = _bands(leaf, block_shape(leaf.spec, write_shape(leaf)), tile_elements)
+    if not is_often and not _take_less(leaf, one, least):
+        return None
     room = memory_bytes - _beside(leaf, one)
     room = max(min(room, memory_bytes // 2), one.held_bytes)
     size = block_bytes(leaf.spec, tuple(slice(0, n) for n in one.shape))
@@ -60,7 +62,7 @@ def least_bytes(leaf: PlannedLeaf, memory_bytes: int, tile_elements: int | None)
     if least <= memory_bytes or not _gets_other_chunks(leaf):
         return least
     one = _bands(leaf, block_shape(leaf.spec, write_shape(leaf)), tile_elements)
-    return min(least, one.held_bytes + _beside(leaf, one))
+    return one.held_bytes + _beside(leaf, one) if _take_less(leaf, one, least) else least
 
 
 def loaded(
@@ -115,6 +117,14 @@ def _bands(leaf: PlannedLeaf, shape: tuple[int, ...], tile_elements: int | None)
             times.update((id(part), _place(one, chunks)) for one in met_by(read, chunks))
     computing = computing_bytes(leaf, block_shape(leaf.spec, write_shape(leaf)), tile_elements)
     return Bands(shape, held, piece, computing, max(times.values(), default=0))
+
+
+def _take_less(leaf: PlannedLeaf, bands: Bands, bytes_in_flight: int) -> bool:
+    """True if bands of one block take less than blocks by themselves, by more than a decoded chunk.
+
+    Else chunks may as well stay in memory: for the next block, and for leaves that are made of other parts of them.
+    """
+    return bands.held_bytes + _beside(leaf, bands) + bands.piece_bytes // 2 < bytes_in_flight
 
 
 def _beside(leaf: PlannedLeaf, bands: Bands) -> int:

@@ -22,7 +22,7 @@ from surgery_cli.engine.grid import (
     windows,
 )
 from surgery_cli.engine.reading import Readable, Values, read_values
-from surgery_cli.store.orbax.arrays import keeping_no_chunks
+from surgery_cli.store.orbax.chunk_keeper import keeping_no_chunks
 from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec

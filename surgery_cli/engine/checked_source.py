@@ -14,9 +14,10 @@ from surgery_cli.draft.kernel import Window
 from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.digests import Digester, LeafDigest, digest_of_text
 from surgery_cli.engine.forecast import reading_bytes
-from surgery_cli.engine.grid import relative, windows
+from surgery_cli.engine.grid import is_inside, relative, start_of, window_shape, windows
 from surgery_cli.engine.reading import CountedSource
 from surgery_cli.errors import CheckpointError
+from surgery_cli.store.orbax.chunk_keeper import reading_around
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
@@ -37,8 +38,9 @@ def has_digest(recorded: Mapping[str, Recorded], ref: LeafRef) -> bool:
 class CheckedSource:
     """A source of which every leaf that is read is checked as a whole. May be used from threads.
 
-    A block of the recorded grid is digested when it is first read, as part of what was asked for. Blocks of which
-    only parts were read are left to ``complete``.
+    A block of the recorded grid is digested when it is first read, as part of what was asked for. Of a block of which
+    only a part was asked for, all is read if the stored chunks around that part hold it: they are decoded anyway.
+    Other blocks of which only parts were read are left to ``complete``.
     """
 
     def __init__(self, source: CountedSource, recorded: Recorded | None = None) -> None:
@@ -53,11 +55,17 @@ class CheckedSource:
         Raises:
             CheckpointError: they cannot be read, or all of the leaf's are read now and are not those on record.
         """
-        value = self._source.read(path, window)
         check = self._check_of(path)
-        if check is not None:
-            check.add(value, window)
-        return value
+        around = None if check is None or window is None else check.decoded_with(window)
+        if check is None or window is None or around is None:
+            value = self._source.read(path, window)
+            if check is not None:
+                check.add(value, window)
+            return value
+        with reading_around(window):
+            value = self._source.read(path, around)
+        check.add(value, around)
+        return value[relative(window, around)].copy()  # so that the rest can go
 
     def expect(self, path: LeafPath) -> None:
         """A leaf of which an earlier run has read something: it is checked as a whole by ``complete``."""
@@ -128,6 +136,26 @@ class _LeafCheck:
         shape = self.spec.shape if self.spec.has_array else ()
         self._count = sum(1 for _ in windows(shape, self.grid))
         self._begun: set[tuple[int, ...]] = set()
+        self._claimed: set[tuple[int, ...]] = set()
+
+    def decoded_with(self, window: Window) -> Window | None:
+        """The blocks in which a window lies, if they are to be read with it; None if the window is read alone.
+
+        They are if it lacks a part of them, none has come, and stored chunks that it meets have all of them: these are
+        decoded in any case, and would be once more.
+        """
+        chunks = self.spec.chunk_shape
+        if chunks is None or 0 in window_shape(window):
+            return None
+        hull = _grown(window, self.grid, self.spec.shape)
+        if hull == window or not is_inside(hull, _grown(window, chunks, self.spec.shape)):
+            return None
+        starts = {start_of(block) for block in self._inside(hull)}
+        with self._lock:
+            if starts & (self._begun | self._claimed):
+                return None
+            self._claimed |= starts
+        return hull
 
     def add(self, value: Any, window: Window | None) -> None:
         """Values that were read, of the whole leaf or a part of it.
@@ -204,3 +232,15 @@ class _LeafCheck:
             " `surgery seal --anew` records what is there, if that is meant",
             path=str(self.path),
         )
+
+
+def _grown(window: Window, grid: tuple[int, ...], shape: tuple[int, ...]) -> Window:
+    """The window grown to whole blocks of a grid.
+
+    >>> _grown((slice(3, 5), slice(0, 8)), (4, 3), (6, 8))
+    (slice(0, 6, None), slice(0, 8, None))
+    """
+    return tuple(
+        slice(one.start // part * part, min(-(-one.stop // part) * part, size))
+        for one, part, size in zip(window, grid, shape, strict=True)
+    )

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.expression import Made, Recipe, Stored, is_computed, once, parts
 from surgery_cli.draft.kernel import Window
+from surgery_cli.draft.reads import reads
 from surgery_cli.engine.grid import BLOCK_BYTES, block_bytes, tiles
-from surgery_cli.engine.reads import reads
 from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.specs import LeafKind
 

@@ -10,10 +10,10 @@ from typing import Final
 
 from surgery_cli.draft.expression import Stored, moves_elements, stored_in
 from surgery_cli.draft.kernel import Window
+from surgery_cli.draft.reads import reads
 from surgery_cli.engine.composition import Composition
 from surgery_cli.engine.forecast import blocks_of, bytes_in_flight
 from surgery_cli.engine.grid import window_shape
-from surgery_cli.engine.reads import reads
 from surgery_cli.store.write.item_plan import PlannedLeaf
 
 MOST_DECODED: Final = 4

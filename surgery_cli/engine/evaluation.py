@@ -18,6 +18,7 @@ from surgery_cli.draft.kernel import (
     Window,
     broadcast_window,
 )
+from surgery_cli.draft.reads import made_at_once
 from surgery_cli.engine.composition import UNBOUNDED, Composition
 from surgery_cli.engine.grid import inside, relative, tiles, window_shape, windows
 from surgery_cli.engine.held import Band, Held
@@ -29,7 +30,6 @@ from surgery_cli.engine.measurements import (
     measured_passes,
 )
 from surgery_cli.engine.reading import Readable, Values
-from surgery_cli.engine.reads import made_at_once
 from surgery_cli.engine.stored_reads import StoredReads
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec

@@ -24,6 +24,7 @@ from surgery_cli.engine.forecast import reading_bytes, working_bytes
 from surgery_cli.engine.grid import block_shape, relative, start_of, windows
 from surgery_cli.engine.guard import FiniteGuard
 from surgery_cli.engine.held import Band
+from surgery_cli.engine.kept_chunks import KeptChunks
 from surgery_cli.engine.leaf_in_work import LeafInWork, Transaction, Written
 from surgery_cli.engine.measurements import Measurements
 from surgery_cli.engine.progress import Meter
@@ -71,6 +72,7 @@ class Execution:
         self._stream = Stream(memory_bytes, is_alone=is_alone, commits=commits)
         self._lock = threading.Lock()
         self._journal = journal
+        self._kept = KeptChunks(sources)
         self._taken_up: dict[LeafPath, LeafInWork | None] = {}
         """What an earlier run has begun; None for leaves that are done."""
         self.executed = Executed()
@@ -100,7 +102,7 @@ class Execution:
             for leaf in writer.plan.packed:  # computed when its turn to be written comes
                 writer.keep_value(leaf, partial(self._whole_value, leaf))
             self._take_up(writer)
-            for leaf in writer.plan.computed:
+            for leaf in self._kept.one_by_one(writer.order):
                 self._write_leaf(writer, leaf)
             self._stream.finish()
 
@@ -205,6 +207,7 @@ class Execution:
         if planned.draft_path in self._taken_up and self._taken_up[planned.draft_path] is None:
             return
         leaf = self._taken_up.get(planned.draft_path) or self._leaf(planned)
+        self._kept.begin(leaf)
         self._measure(leaf)
         if is_read_once(planned, self._stream.budget.limit):
             leaf.kept_bytes = held_bytes(planned)
@@ -272,17 +275,14 @@ class Execution:
 
     def _end_block(self, leaf: LeafInWork, window: Window, digest: bytes) -> bool:
         """A block is written, or stands already; True if it was the last of its leaf."""
-        path, executed = leaf.planned.draft_path, self.executed
         leaf.digester.put(window, digest)
         with self._lock:
             leaf.left -= 1
-            if not leaf.planned.is_read_whole:
-                executed.parts.setdefault(path, []).append((window, digest))
-            elif not leaf.left and leaf.is_cut:
-                executed.cut[path] = leaf.digester
-            elif not leaf.left:
-                executed.digests[path] = leaf.digester.result()
-            return not leaf.left
+            leaf.tell(self.executed, window, digest)
+            is_last = not leaf.left
+        if is_last:
+            self._kept.end(leaf.planned)
+        return is_last
 
     def _look(
         self,

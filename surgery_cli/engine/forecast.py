@@ -10,6 +10,7 @@ from typing import Final
 from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.expression import Made, Recipe, Stored, once
 from surgery_cli.draft.kernel import Search, Window, broadcast_window
+from surgery_cli.draft.reads import reads
 from surgery_cli.engine.composition import UNBOUNDED, Composition, Measured
 from surgery_cli.engine.grid import block_shape, window_shape, windows
 from surgery_cli.engine.measurements import (
@@ -19,7 +20,6 @@ from surgery_cli.engine.measurements import (
     measured_windows,
 )
 from surgery_cli.engine.read_forecast import window_bytes
-from surgery_cli.engine.reads import reads
 from surgery_cli.store.write.item_plan import PlannedLeaf
 from surgery_cli.store.write.sidecars import write_shape
 from surgery_cli.tree.dtypes import item_bytes
@@ -216,11 +216,12 @@ def _tile_bytes(window: Window, tile_elements: int | None) -> int:
 
 
 def pending_bytes(leaf: PlannedLeaf, block: tuple[int, ...]) -> int:
-    """Bytes that a block holds from when it is made until it is on disk: its values, and them encoded."""
-    count = 1
-    for size in block:
-        count *= size
-    return 2 * count * item_bytes(leaf.spec.dtype) + LEAF_OVERHEAD_BYTES
+    """Bytes that a block holds from when it is made until it is on disk: its values, and them encoded.
+
+    Without an array document they are written as they stand, and have gone by the time that they are read back.
+    """
+    forms = 1 if leaf.document is None else 2
+    return forms * math.prod(block) * item_bytes(leaf.spec.dtype) + LEAF_OVERHEAD_BYTES
 
 
 def bytes_in_flight(

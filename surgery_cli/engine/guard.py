@@ -10,11 +10,11 @@ import numpy as np
 
 from surgery_cli.draft.expression import Made, Recipe, Stored, parts
 from surgery_cli.draft.kernel import Window
+from surgery_cli.draft.reads import reads
 from surgery_cli.draft.recipe import SOURCE
 from surgery_cli.engine.composition import Composition
 from surgery_cli.engine.finite import all_finite, check_finite
 from surgery_cli.engine.reading import Readable
-from surgery_cli.engine.reads import reads
 from surgery_cli.store.write.item_plan import PlannedLeaf
 from surgery_cli.tree.paths import LeafPath
 

@@ -14,6 +14,7 @@ from surgery_cli.engine.budget import Budget
 from surgery_cli.engine.checks import Watched
 from surgery_cli.engine.digests import Digester, checksum
 from surgery_cli.engine.evaluation import Evaluation
+from surgery_cli.engine.executed import Executed
 from surgery_cli.engine.forecast import pending_bytes, working_bytes
 from surgery_cli.engine.freed_memory import HEAP
 from surgery_cli.engine.grid import block_bytes, is_inside, start_of
@@ -72,6 +73,16 @@ class LeafInWork:
         if band is not None:
             band.leave(budget)
         return values
+
+    def tell(self, executed: Executed, window: Window, digest: bytes) -> None:
+        """Note that a block is written: of a leaf that others write as well by itself, else once there are all."""
+        path = self.planned.draft_path
+        if not self.planned.is_read_whole:
+            executed.parts.setdefault(path, []).append((window, digest))
+        elif not self.left and self.is_cut:
+            executed.cut[path] = self.digester
+        elif not self.left:
+            executed.digests[path] = self.digester.result()
 
     def share(self, taking: Taking, block: Block) -> None:
         """Add what a block gives to a measurement."""

@@ -19,6 +19,7 @@ from surgery_cli.draft.kernel import (
     Window,
     broadcast_window,
 )
+from surgery_cli.draft.reads import reads
 from surgery_cli.engine.composition import Composition, Measured, room_for_parts
 from surgery_cli.engine.grid import (
     block_bytes,
@@ -28,7 +29,6 @@ from surgery_cli.engine.grid import (
     windows,
 )
 from surgery_cli.engine.reading import Values
-from surgery_cli.engine.reads import reads
 
 
 class Block(NamedTuple):

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from surgery_cli.draft.expression import Made, Recipe, Stored
 from surgery_cli.draft.kernel import Search, Window
+from surgery_cli.draft.reads import reads
 from surgery_cli.engine.composition import UNBOUNDED, Composition
 from surgery_cli.engine.grid import block_shape, window_shape, windows
 from surgery_cli.engine.measurements import inputs_read, measured_blocks, measured_passes
-from surgery_cli.engine.reads import reads
 from surgery_cli.tree.dtypes import item_bytes
 
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 from surgery_cli.draft.expression import Recipe, Stored
 from surgery_cli.draft.kernel import Window
+from surgery_cli.draft.reads import reads
 from surgery_cli.engine.freed_memory import HEAP
 from surgery_cli.engine.grid import block_bytes, relative
 from surgery_cli.engine.held import Band, Held
 from surgery_cli.engine.reading import Readable, Values, read_values
-from surgery_cli.engine.reads import reads
-from surgery_cli.store.orbax.arrays import keeping_no_chunks
+from surgery_cli.store.orbax.chunk_keeper import keeping_no_chunks
 
 
 class StoredReads:

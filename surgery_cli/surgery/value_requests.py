@@ -9,11 +9,11 @@ from typing import Final
 
 from surgery_cli.draft.expression import Recipe
 from surgery_cli.draft.kernel import Window
+from surgery_cli.draft.reads import reads
 from surgery_cli.engine.checks import judged_recipes
 from surgery_cli.engine.forecast import blocks_of, pending_bytes
 from surgery_cli.engine.grid import block_shape, windows
 from surgery_cli.engine.read_forecast import times_read
-from surgery_cli.engine.reads import reads
 from surgery_cli.engine.stream import batch_bytes
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.read_ahead import KEPT_BYTES, merged

@@ -1,5 +1,6 @@
 """A checkpoint whose chunks are larger than the blocks that are read of it: each chunk is decoded once."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ from surgery_cli.draft.expression import LeafRef, Stored
 from surgery_cli.engine import grid
 from surgery_cli.engine.held import Band
 from surgery_cli.engine.stored_reads import StoredReads
-from surgery_cli.planning import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_from_document, plan_of
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.arrays import read_array
+from surgery_cli.store.orbax.chunk_keeper import ChunkKeeper
 from surgery_cli.tree.paths import LeafPath
 
 SHAPE = (2560, 2048)
@@ -132,3 +134,69 @@ def test_a_chunk_that_is_read_for_a_band_of_blocks_is_not_kept_beside_it(tmp_pat
     assert isinstance(item, PytreeItem)
     assert item.store is not None
     assert not item.store.chunk_keeper.holds("w")
+
+
+LAYERS = 5
+STACKED = {"a": (1024, LAYERS, 256), "b": (256, LAYERS, 1024)}
+
+
+@pytest.fixture(scope="module")
+def scanned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two leaves of 5 MiB, each with five layers in one chunk, as a process by itself saves what `nn.scan` stacks."""
+    random = np.random.default_rng(3)
+    tree = {"layers": {name: random.standard_normal(s, np.float32) for name, s in STACKED.items()}}
+    place = tmp_path_factory.mktemp("scanned") / "saved"
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(place, tree)
+    return place
+
+
+@pytest.mark.parametrize("memory_bytes", [1 << 20, 64 << 20], ids=["too little", "enough"])
+@pytest.mark.parametrize("output", ["orbax", "safetensors", "npz", "t5x"])
+def test_layers_are_taken_out_of_chunks_that_hold_all_of_them_while_these_are_decoded_once(
+    scanned: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    output: str,
+    memory_bytes: int,
+) -> None:
+    source = scanned
+    if output == "t5x":
+        source = tmp_path / "named"
+        renamed = {"op": "rename", "at": "layers", "to": "target/layers"}
+        surgery.apply(str(scanned), str(source), plan_from_document({"edits": [renamed]}))
+    kept: set[tuple[int, str]] = set()
+    most = [0]
+    context, let_go = ChunkKeeper.context, ChunkKeeper.let_go
+
+    def keeping(self: ChunkKeeper, parent: Any, name: str, count: int) -> Any:
+        kept.add((id(self), name))
+        most[0] = max(most[0], len(kept))
+        return context(self, parent, name, count)
+
+    def letting_go(self: ChunkKeeper, name: str) -> None:
+        kept.discard((id(self), name))
+        let_go(self, name)
+
+    monkeypatch.setattr(ChunkKeeper, "context", keeping)
+    monkeypatch.setattr(ChunkKeeper, "let_go", letting_go)
+    below = "target/layers" if output == "t5x" else "layers"
+    edits = [{"op": "unstack", "at": below, "axis": 1, "to": f"{below}_{{0..}}"}]
+    written = {"output": {"format": output}} if output != "orbax" else {}
+    plan = plan_from_document({"edits": edits, **written})
+    options = surgery.Options(memory_bytes=memory_bytes)
+    new = tmp_path / ("new.npz" if output == "npz" else "new")
+    read = _read_by(lambda: surgery.apply(str(source), str(new), plan, options=options))
+    values_bytes = sum(4 * math.prod(shape) for shape in STACKED.values())
+    assert read < 3.5 * values_bytes  # what was written is read, too, in npz twice
+    assert not kept
+    # with more, blocks of two leaves are on their way at once
+    assert most[0] == 1 or memory_bytes > 1 << 20
+    stacked, found = open_checkpoint(str(source)), open_checkpoint(str(new))
+    for name in STACKED:
+        values = stacked.read(next(path for path in stacked.tree if path[-1] == name))
+        for layer in range(LAYERS):
+            (path,) = (
+                p for p in found.tree if str(p).replace(".", "/").endswith(f"layers_{layer}/{name}")
+            )
+            np.testing.assert_array_equal(found.read(path), values[:, layer])

@@ -16,6 +16,7 @@ from surgery_cli.store.export.contract import FileParts, NewFile
 from surgery_cli.store.export.sequential import SequentialWriter
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf
 from surgery_cli.store.write.item_writer import ItemWriter
+from surgery_cli.store.write.writing_order import together
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
@@ -75,7 +76,7 @@ class FlatFormat(Streamed):
         return ""
 
     def ordered(self, leaves: Sequence[PlannedLeaf]) -> list[PlannedLeaf]:
-        return list(leaves)
+        return together(leaves)
 
 
 def held_as_numpy(spec: LeafSpec) -> LeafSpec | None:

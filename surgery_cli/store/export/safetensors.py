@@ -50,7 +50,7 @@ class Safetensors(FlatFormat):
 
     def ordered(self, leaves: Sequence[PlannedLeaf]) -> list[PlannedLeaf]:
         """Wider dtypes first, as the format's own writer does: every array then begins at a multiple of its width."""
-        return sorted(leaves, key=lambda leaf: -item_bytes(leaf.spec.dtype))
+        return sorted(super().ordered(leaves), key=lambda leaf: -item_bytes(leaf.spec.dtype))
 
     def files(self, plan: ItemPlan, target: Path, request: Export) -> list[FileParts]:
         if target.suffix == SUFFIX:

@@ -34,6 +34,11 @@ class SequentialWriter(ItemWriter):
         early = growing_files(target, files, plan)
         super().__init__(plan, target, _Blocks(plan, self._files, early))
 
+    @property
+    def order(self) -> Sequence[PlannedLeaf]:
+        """As they stand in the files."""
+        return self.plan.computed
+
     def begin(self) -> None:
         """Make the folder, if there is to be one."""
         self._files.begin()

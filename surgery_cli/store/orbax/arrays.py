@@ -5,11 +5,8 @@ from __future__ import annotations
 import math
 import os
 import re
-import threading
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Hashable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,11 +18,11 @@ from surgery_cli.inputs.buckets import path_at
 from surgery_cli.store.filesystem.boundary import linked
 from surgery_cli.store.filesystem.listing import unreadable
 from surgery_cli.store.orbax.btree import Extent
+from surgery_cli.store.orbax.chunk_keeper import ChunkKeeper, bytes_kept, read_for
 from surgery_cli.store.orbax.contexts import POOLS, VALUES_POOL, failure_of_service, new_context
 from surgery_cli.store.orbax.declared_sizes import check_claim
 from surgery_cli.store.orbax.stored_values import StoredValue
 from surgery_cli.store.orbax.zarr import DRIVERS, ArrayDocument
-from surgery_cli.tree.dtypes import item_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,56 +59,6 @@ class StoredArray(msgspec.Struct, frozen=True, gc=False):
 def below(name: str) -> str:
     """What stands before the keys of an array in its store; nothing where a bare array is the whole tree."""
     return f"{name}/" if name else ""
-
-
-class ChunkKeeper:
-    """Keeps the decoded chunks of arrays that are read in blocks smaller than their chunks.
-
-    Else a chunk would be decoded anew for every block in it. What was read whole is let go. May be used from threads.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._contexts: dict[str, ts.Context] = {}
-        self._read: dict[str, int] = {}
-        """Elements read of each array, from the first block to the last; blocks that need nothing kept count too."""
-
-    def context(self, parent: ts.Context, name: str, bytes_kept: int) -> ts.Context:
-        """A context for an array, whose cache has room for ``bytes_kept`` of its chunks."""
-        import tensorstore as ts
-
-        with self._lock:
-            if name not in self._contexts:
-                limit = bytes_kept + bytes_kept // 8  # what the cache counts beside the values
-                pool = {VALUES_POOL: {"total_bytes_limit": limit}}
-                self._contexts[name] = ts.Context(pool, parent=parent)
-            return self._contexts[name]
-
-    def holds(self, name: str) -> bool:
-        """True if chunks of that array may be kept already."""
-        with self._lock:
-            return name in self._contexts
-
-    def count_read(self, name: str, elements: int, of: int) -> None:
-        """So many elements ``of`` an array were read; once that is all of them, its chunks go."""
-        with self._lock:
-            self._read[name] = self._read.get(name, 0) + elements
-            if self._read[name] >= of:
-                self._read.pop(name)
-                self._contexts.pop(name, None)
-
-
-_KEEPS: Final = ContextVar("keeps", default=True)
-
-
-@contextmanager
-def keeping_no_chunks() -> Iterator[None]:
-    """What is read here, in this thread, is a part of a chunk that no block after it lies in: the chunk is not kept."""
-    before = _KEEPS.set(False)
-    try:
-        yield
-    finally:
-        _KEEPS.reset(before)
 
 
 class ArrayStore(ABC):
@@ -234,7 +181,8 @@ def read_array(store: ArrayStore, name: str, window: Window | None = None) -> np
     block = document.shape if window is None else tuple(s.stop - s.start for s in window)
     if not store.chunk_keeper.holds(name):  # else its chunks have their memory
         check_claim(document, name, store.directory, block)
-    kept = 0 if window is None or not _KEEPS.get() else _bytes_decoded_again(document, window)
+    part = read_for(window)
+    kept = bytes_kept(document, part)
     context = store.chunk_keeper.context(store.context, name, kept) if kept else None
     try:
         array = open_array(store, name, context)
@@ -242,24 +190,10 @@ def read_array(store: ArrayStore, name: str, window: Window | None = None) -> np
     except (ValueError, OSError) as error:
         raise damaged(store, name, error) from error
     finally:
-        if window is not None:
-            store.chunk_keeper.count_read(name, math.prod(block), math.prod(document.shape))
+        if part is not None:
+            count = math.prod(one.stop - one.start for one in part)
+            store.chunk_keeper.count_read(name, count, math.prod(document.shape))
     return np.asarray(values)
-
-
-def _bytes_decoded_again(document: ArrayDocument, window: Window) -> int:
-    """Bytes of the chunks around a block, if other blocks lie in them too; else 0.
-
-    Blocks in C order come back to the chunks of a row of them: all that a block's rows can meet.
-    """
-    around = [
-        min(-(-part.stop // step) * step, size) - part.start // step * step
-        for part, step, size in zip(window, document.chunk_shape, document.shape, strict=True)
-    ]
-    if math.prod(around) <= math.prod(part.stop - part.start for part in window):
-        return 0
-    count: int = math.prod(around)
-    return count * item_bytes(document.dtype)
 
 
 def damaged(store: ArrayStore, name: str, error: Exception) -> CheckpointError:

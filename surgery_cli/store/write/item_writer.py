@@ -13,6 +13,7 @@ from surgery_cli.store.write.arrays import ArrayWriter, Batch
 from surgery_cli.store.write.early_reads import ReadsEarly
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf
 from surgery_cli.store.write.upload_buffer import UploadBuffer
+from surgery_cli.store.write.writing_order import together
 from surgery_cli.tree.paths import LeafPath
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ class ItemWriter:
         """In the place of ``begin``, where an earlier run has done that; see ``ArrayWriter.go_on``."""
         self._arrays.raw_bytes = raw_bytes
         self._arrays.go_on(self.plan)
+
+    @property
+    def order(self) -> Sequence[PlannedLeaf]:
+        """The leaves of which values are written, one after the other."""
+        return together(self.plan.computed)
 
     @property
     def buffer(self) -> UploadBuffer | None:

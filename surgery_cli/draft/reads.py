@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from surgery_cli.draft.expression import Made, Recipe, Stored
+from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored, moves_elements
 from surgery_cli.draft.kernel import Measurement, Window
 
 
@@ -40,3 +40,24 @@ def reads(recipe: Recipe, window: Window) -> list[tuple[Stored, Window]]:
 def made_at_once(part: Made, window: Window) -> Window:
     """What is computed for a window of a part: all of it where the kernel cannot make blocks."""
     return tuple(slice(0, n) for n in part.spec.shape) if part.kernel.is_whole else window
+
+
+def partly_read(recipe: Recipe) -> dict[LeafRef, bool]:
+    """The stored leaves of which a leaf is made of a part; True for those of whose chunks it takes parts.
+
+    What else such a chunk holds is decoded with it, and may be what another leaf is made of.
+    """
+    found: dict[LeafRef, bool] = {}
+    if not moves_elements(recipe):  # most of them, by far
+        return found
+    for part, window in reads(recipe, tuple(slice(0, n) for n in recipe.spec.shape)):
+        shape = part.spec.shape
+        if part.spec.chunk_shape is None or window == tuple(slice(0, n) for n in shape):
+            continue
+        axes = zip(window, part.spec.chunk_shape, shape, strict=True)
+        is_cut = any(
+            one.start % max(n, 1) or (one.stop % max(n, 1) and one.stop < size)
+            for one, n, size in axes
+        )
+        found[part.ref] = is_cut or found.get(part.ref, False)
+    return found
