@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
 from surgery_cli.draft.recipe import Output
+from surgery_cli.errors import PlanError
+from surgery_cli.rules.bounds import Bounds
 from surgery_cli.rules.contract import Named, Rule
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import has_dtype
+from surgery_cli.words.advice import worded
+
+_LENGTHS: Final = re.compile(r"[0-9]+\.\.[0-9]*|\.\.[0-9]+")
 
 
 class Shape(Rule, frozen=True):
     """The shape of every leaf."""
 
     shape: Annotated[
-        tuple[Annotated[int, Meta(ge=-1)], ...],
-        Meta(description="The shape of every leaf, as `64,10`; -1 for any length."),
+        tuple[Annotated[int, Meta(ge=-1)] | Annotated[str, Meta(examples=["10..40"])], ...],
+        Meta(
+            description="The shape of every leaf, as `64,10`; -1 for any length, `..40` for at most 40, `10..` for at"
+            " least 10."
+        ),
     ]
+
+    def __post_init__(self) -> None:
+        _ = self._lengths
 
     @property
     def text(self) -> str:
@@ -29,9 +41,27 @@ class Shape(Rule, frozen=True):
         is_so = (
             spec.has_array
             and len(spec.shape) == len(self.shape)
-            and all(n in (-1, there) for n, there in zip(self.shape, spec.shape, strict=True))
+            and all(there in n for n, there in zip(self._lengths, spec.shape, strict=True))
         )
         return "" if is_so else f"it is {spec.type_text}"
+
+    @property
+    def _lengths(self) -> list[Bounds]:
+        """Of each axis. Raises PlanError: a text holds no bounds, or no length lies within."""
+        given: Any = self.shape  # what is no list is refused with the plan
+        return [_length(one) for one in given] if isinstance(given, list | tuple) else []
+
+
+def _length(given: int | str) -> Bounds:
+    if given == -1:
+        return Bounds()
+    if isinstance(given, str) and not _LENGTHS.fullmatch(given.strip()):
+        raise PlanError(
+            worded("{shape} takes lengths and bounds of them, not '{}'", given),
+            fix="write `40`, `10..40`, `..40`, `10..`, or -1 for any length",
+            field="shape",
+        )
+    return Bounds.of(given, "shape")
 
 
 class Dtype(Rule, frozen=True):

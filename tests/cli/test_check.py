@@ -192,7 +192,10 @@ def test_a_wrong_policy_is_refused_with_all_that_is_wrong(surgery, checkpoint, p
         (4, "no number lies within `norm: 3..1`"),
         (5, "`assert` states no rule"),
         (6, "`allow` belongs to `finite`"),
-        (8, "`shape` must be a list of whole number, at least -1, not the number 3"),
+        (
+            8,
+            "`shape` must be a list of whole number, at least -1 or text like `10..40`, not the number 3",
+        ),
         (9, "rule 8 must be a mapping, not 7"),
         (11, "two rules are called 'h'"),
         (12, "a policy has no key `polices`"),

@@ -110,6 +110,37 @@ def test_a_layer_that_is_missing_is_named_by_every_plan(plan, tmp_path):
     assert re.search(r"layers[_/]0' matches nothing", said), said
 
 
+RESIZING = [plan for plan in sorted(PLANS.glob("*/*.yaml")) if "op: resize" in plan.read_text()]
+
+
+@pytest.mark.parametrize("plan", RESIZING, ids=lambda plan: f"{plan.parent.name}-{plan.stem}")
+def test_rows_are_neither_dropped_on_the_way_there_nor_made_up_on_the_way_back(plan, tmp_path):
+    """Of 40 rows, padded to 64."""
+    family, name = plan.parent.name, plan.relative_to(PLANS)
+    given = settings_of(plan)
+    assert "vocab" in given
+    if plan.name.startswith("hf-to-"):
+        said = previewed(tmp_path, family, name, **given | {"vocab": 39})
+        wrong, found = "[..39,", "[40,"
+    else:
+        other, kind = plan.with_name(f"hf-to-{plan.stem.removesuffix('-to-hf')}.yaml"), "there"
+        applied(
+            FIXTURES / family / "model.safetensors", tmp_path / kind, other, **settings_of(other)
+        )
+        words = [
+            word
+            for item in (given | {"vocab": 65}).items()
+            for word in ("--set", "=".join(map(str, item)))
+        ]
+        text, code = surgery("apply", tmp_path / kind, tmp_path / "x", plan, "--dry-run", *words)
+        assert code == 2
+        said = text.split("error: ")[1:]
+        wrong, found = "[65..,", "[64,"
+    (only,) = said
+    assert f"breaks `shape {wrong}" in only
+    assert found in only
+
+
 @pytest.mark.parametrize(
     "plan", sorted(PLANS.glob("*/linen-to-hf.yaml")), ids=lambda p: p.parent.name
 )

@@ -57,6 +57,8 @@ def test_every_field_of_a_rule_is_described_and_one_of_the_operation(rule):
         {"at": "layers_{0..11}/w", "consecutive": True},
         {"at": ["layers_0", "layers_{2..4}"], "consecutive": True},
         {"unchanged": True},
+        {"at": "layers_1/w", "shape": ["4..4", "..3"]},
+        {"at": "layers_1/w", "shape": ["0..9", "3.."]},
         {"at": "layers_1/w", "equal_to": "layers_1/w"},
         {"at": "layers_*", "optional": True, "count": "24", "dtype": "float32", "shape": [4]},
     ],
@@ -96,6 +98,12 @@ def test_what_metadata_tell_holds_without_a_look_at_values(fields):
         ({"at": "layers_1/b", "norm": "1...5x"}, "takes bounds"),
         ({"at": "layers_1/b", "norm": "5..1"}, "no number lies within `norm: 5..1`"),
         ({"at": "layers_1/b", "zeros": "..100"}, "`zeros` is a share from 0 to 1, not ..100"),
+        ({"at": "layers_1/w", "shape": ["5..", 3]}, "'layers_1/w' breaks `shape [5..,3]`"),
+        ({"at": "layers_1/w", "shape": [-1, "..2"]}, "'layers_1/w' breaks `shape [-1,..2]`"),
+        ({"at": "layers_1/w", "shape": ["1..9"]}, "'layers_1/w' breaks `shape [1..9]`"),
+        ({"at": "layers_1/w", "shape": ["9..1", 3]}, "no number lies within `shape: 9..1`"),
+        ({"at": "layers_1/w", "shape": ["..", 3]}, "takes lengths and bounds of them, not '..'"),
+        ({"at": "layers_1/w", "shape": ["4", 3]}, "takes lengths and bounds of them, not '4'"),
         ({"at": "layers_1/b", "count": "some"}, "`count` takes a number, not 'some'"),
         ({"at": "layers_1/b", "finite": True, "optimizer": "keep"}, "takes no `optimizer`"),
     ],
@@ -200,7 +208,13 @@ def test_bounds_hold_their_ends(given, inside, outside):
 
 
 def test_options_give_the_fields_of_a_plan():
-    words = {"at": ["params"], "finite": True, "norm": "..100", "shape": ["64,-1"], "count": "3"}
+    words = {
+        "at": ["params"],
+        "finite": True,
+        "norm": "..100",
+        "shape": ["64,-1,..9"],
+        "count": "3",
+    }
     assert operation_from_options("assert", words) == edit(
-        at="params", finite=True, norm="..100", shape=[64, -1], count=3
+        at="params", finite=True, norm="..100", shape=[64, -1, "..9"], count=3
     )
