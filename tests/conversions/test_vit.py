@@ -1,6 +1,8 @@
 """ViT between transformers and Flax: logits are those of transformers, and weights come back bit for bit."""
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -30,13 +32,13 @@ class LinenLayer(nn.Module):
 
 
 class LinenVit(nn.Module):
-    is_scanned: bool = False
+    scan_axis: int | None = None
 
     def encoder(self, x):
-        if self.is_scanned:
+        if self.scan_axis is not None:
             scan = nn.scan(
                 lambda layer, carry, _: (layer(carry), None),
-                variable_axes={"params": 0},
+                variable_axes={"params": self.scan_axis},
                 split_rngs={"params": True},
                 length=LAYERS,
             )
@@ -87,8 +89,8 @@ class NnxVit(nnx.Module):
         return self.head(self.norm(x)[:, 0])
 
 
-def linen(*, is_scanned=False):
-    images, model = jax.ShapeDtypeStruct((1, 8, 8, 3), np.float32), LinenVit(is_scanned)
+def linen(scan_axis=None):
+    images, model = jax.ShapeDtypeStruct((1, 8, 8, 3), np.float32), LinenVit(scan_axis)
     return jax.eval_shape(model.init, jax.random.key(0), images), jax.jit(model.apply)
 
 
@@ -97,7 +99,20 @@ def with_nnx():
     return state, jax.jit(lambda state, images: nnx.merge(graph, state)(images))
 
 
-MODELS = {"linen": linen, "linen-scanned": partial(linen, is_scanned=True), "nnx": with_nnx}
+class Route(NamedTuple):
+    """The plan's name for a model, how to build it, and where its scan has the axis of layers."""
+
+    name: str
+    build: Callable[[], Any]
+    scan_axis: int | None = None
+
+
+ROUTES = [
+    Route("linen", linen),
+    Route("linen-scanned", partial(linen, 0), 0),
+    Route("linen-scanned", partial(linen, 1), 1),
+    Route("nnx", with_nnx),
+]
 
 
 def _changed(params, names, change):
@@ -136,34 +151,56 @@ MUTANTS = {
     "heads and their width swapped": lambda params: _changed(
         params,
         {"query"},
-        lambda leaf: leaf.reshape(*leaf.shape[:-2], -1, HEADS).swapaxes(-1, -2),
+        lambda leaf: (
+            leaf.reshape(*leaf.shape[:-2], -1, HEADS).swapaxes(-1, -2)
+            if leaf.shape[-2] == HEADS  # of a bias, layers may stand between them
+            else leaf
+        ),
     ),
     "scale of the norms dropped": lambda params: _changed(params, {"scale"}, jnp.ones_like),
 }
 
 
-SCANNED = {
-    "layers in another order": lambda params: _changed(
-        params, {"layers"}, lambda leaf: leaf[::-1] if len(leaf) == LAYERS else leaf
-    )
-}
+def reordered(params, axis):
+    """Layers in another order, of which each leaf has an axis of its own."""
+    return _changed(params, {"layers"}, lambda leaf: jnp.flip(leaf, axis))
 
 
-@pytest.mark.parametrize("route", MODELS)
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.name}-{route.scan_axis}")
 def test_logits_are_those_of_transformers_and_weights_come_back(tmp_path, route):
-    source = FOLDER / "model.safetensors"
-    there = applied(source, tmp_path / "there", f"vit/hf-to-{route}.yaml", heads=HEADS)
-    target, logits_of = MODELS[route]()
+    source, axis = FOLDER / "model.safetensors", route.scan_axis
+    given = {} if axis is None else {"scan_axis": axis}
+    plan = f"vit/hf-to-{route.name}.yaml"
+    there = applied(source, tmp_path / "there", plan, heads=HEADS, **given)
+    target, logits_of = route.build()
     with ocp.StandardCheckpointer() as checkpointer:
         params = checkpointer.restore(there, target)
     with np.load(FOLDER / "logits.npz") as file:
         images, logits = file["images"].transpose(0, 2, 3, 1), file["logits"]
     assert abs(logits_of(params, images) - logits).max() < 1e-4
-    more = SCANNED if route == "linen-scanned" else {}
+    more = {} if axis is None else {"order of layers": partial(reordered, axis=axis)}
     for name, mutant in {**MUTANTS, **more}.items():
         assert abs(logits_of(mutant(params), images) - logits).max() > 0.1, name
-    back = applied(there, tmp_path / "back", f"vit/{route}-to-hf.yaml")
+    back = applied(there, tmp_path / "back", f"vit/{route.name}-to-hf.yaml", **given)
     found, expected = load_file(back / "model.safetensors"), load_file(source)
     assert found.keys() == expected.keys()
     for name, weight in expected.items():
         np.testing.assert_array_equal(found[name], weight, strict=True)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_scanned_leaves_are_those_of_the_layers_on_the_axis(tmp_path, axis):
+    source = FOLDER / "model.safetensors"
+    apart = restored(applied(source, tmp_path / "apart", "vit/hf-to-linen.yaml", heads=HEADS))
+    plan = "vit/hf-to-linen-scanned.yaml"
+    one = restored(applied(source, tmp_path / "one", plan, heads=HEADS, scan_axis=axis))
+    found, structure = jax.tree.flatten(one["params"]["layers"])
+    layers = [jax.tree.leaves(apart["params"][f"layers_{n}"]) for n in range(LAYERS)]
+    assert len(found) == structure.num_leaves == len(layers[0])
+    for leaf, parts in zip(found, zip(*layers, strict=True), strict=True):
+        np.testing.assert_array_equal(leaf, np.stack(parts, axis), strict=True)
+
+
+def restored(path):
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        return checkpointer.restore(path)
