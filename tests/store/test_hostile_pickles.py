@@ -125,6 +125,24 @@ def _tensor(shape: str = "K\x02\x85", stride: str = "K\x01\x85", offset: str = "
     )
 
 
+def _numpy(
+    dtype: bytes, shape: bytes, order: bytes = b"X\x01\x00\x00\x00C", raw: bytes = b""
+) -> bytes:
+    """A NumPy array as protocol 5 has it; ``shape`` and ``order`` are opcodes."""
+    return (
+        b"\x80\x05}X\x01\x00\x00\x00acnumpy._core.numeric\n_frombuffer\n(\x96"
+        + struct.pack("<Q", len(raw))
+        + raw
+        + b"cnumpy\ndtype\n(X"
+        + struct.pack("<I", len(dtype))
+        + dtype
+        + b"\x89\x88tR(K\x03X\x01\x00\x00\x00<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+        + shape
+        + order
+        + b"tRs."
+    )
+
+
 LONG = "\x8a\x08" + "\xff" * 7 + "\x0f"
 HOSTILE = {
     "deep lists": _nested(50_000, b"]", b"a"),
@@ -163,6 +181,21 @@ HOSTILE = {
     "a storage above": _tensor().replace(
         b"X\x01\x00\x00\x000X", b"X\x0d\x00\x00\x00../../version0X"
     ),
+    "bytes of a number": b"\x80\x02cbuiltins\nbytes\nK\x05\x85R.",
+    "an array of more than there is": _numpy(b"f4", b"K\x02\x85", raw=bytes(4)),
+    "an array of floats of three bytes": _numpy(b"f3", b"K\x00\x85"),
+    "an empty array of exabytes": _numpy(
+        b"f4", b"(" + (LONG + "K\x00" + LONG).encode("latin1") + b"t"
+    ),
+    "an array of a negative length": _numpy(b"f4", b"J\xff\xff\xff\xff\x85"),
+    "an array of an unknown order": _numpy(b"f4", b"K\x01\x85", b"X\x01\x00\x00\x00Z", bytes(4)),
+    "an array of axes that are not there": _numpy(
+        b"f4", b"K\x01\x85", b"X\x01\x00\x00\x00KK\x01\x85", bytes(4)
+    ),
+    "an array of texts": _numpy(b"U1", b"K\x01\x85", raw=bytes(4)),
+    "an array of dates": _numpy(b"M8", b"K\x01\x85", raw=bytes(8)),
+    "an array of objects": _numpy(b"O8", b"K\x01\x85", raw=bytes(8)),
+    "an array of long doubles": _numpy(b"f16", b"K\x01\x85", raw=bytes(16)),
     "conjugated": _tensor().replace(b"}tR", b"}}X\x04\x00\x00\x00conj\x88stR"),
 }
 
@@ -170,6 +203,7 @@ HOSTILE = {
 NO_LEAVES = (
     *("a huge number", "a tuple as a key", "a list as a key", "keys that print alike"),
     *("a state of a dict", "conjugated"),
+    *(f"an array of {what}" for what in ("texts", "dates", "objects", "long doubles")),
 )
 """What a whole file may say, and no tree can hold."""
 

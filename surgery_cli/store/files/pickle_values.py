@@ -219,6 +219,7 @@ class PickleValue:
         return {
             **dict.fromkeys(("PROTO", "FRAME"), lambda _: None),
             **dict.fromkeys(_LITERALS, self._push),
+            "BYTEARRAY8": lambda argument: self._push(bytes(argument)),
             "NONE": lambda _: self._push(None),
             "NEWTRUE": lambda _: self._push(True),
             "NEWFALSE": lambda _: self._push(False),

@@ -13,7 +13,7 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.limits import LEAVES, NESTING
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.contiguous import ContiguousArray, Segment
-from surgery_cli.store.files.numpy_records import NumpyArray
+from surgery_cli.store.files.numpy_records import NumpyArray, NumpyDtype
 from surgery_cli.store.files.pickle_values import Name, NotPlain, NotRead, PickleValue, kind_of
 from surgery_cli.store.files.shards import read_shards
 from surgery_cli.store.files.strided import StridedArray
@@ -128,8 +128,8 @@ class TorchArchiveFile:
             return TorchLeaf(LeafSpec(kind=LeafKind.EMPTY, empty=empty), None)
         if value is None:
             return TorchLeaf(LeafSpec(kind=LeafKind.EMPTY, empty="None"), None)
-        if isinstance(value, str | Name):
-            text = value if isinstance(value, str) else value.text
+        if isinstance(value, str | Name | NumpyDtype):
+            text = value.text if isinstance(value, Name) else str(value)
             return TorchLeaf(LeafSpec(kind=LeafKind.STRING, dtype="str"), text)
         if isinstance(value, bytes | NumpyArray):
             import numpy as np

@@ -175,6 +175,13 @@ def _device(*parts: Any) -> str:
     return ":".join(map(str, parts))
 
 
+def _bytes(*parts: Any) -> bytes:
+    """How none stand in pickles of protocol 2, those of an empty array among them."""
+    if parts:
+        raise NotPlain("its pickle makes bytes of something else")
+    return b""
+
+
 def _encode(text: Any, encoding: Any) -> bytes:
     """How bytes stand in pickles of protocol 2."""
     if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
@@ -236,6 +243,7 @@ RECORDS: Final[dict[str, Record | None]] = {
     "builtins.dict": _dict,
     **dict.fromkeys(("builtins.list", "builtins.int", "builtins.float"), None),
     "builtins.complex": _complex,
+    "builtins.bytes": _bytes,
     "_codecs.encode": _encode,
     **{f"torch.{dtype}": None for dtype in DTYPES},
     **{
