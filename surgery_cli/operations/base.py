@@ -99,7 +99,7 @@ class Operation(
             description="`carried`: all follow; `named`: those that a pattern names, as named; `literal`: only those.",
         ),
     ] = "carried"
-    note: Annotated[str, Meta(description="A remark, kept in the record.")] = ""
+    note: Annotated[str, Meta(description="A remark, said and kept in the record.")] = ""
 
     example: ClassVar[str] = ""
     """One edit of this kind as plan text (YAML); shown by `surgery operations`, run by a test."""

@@ -1,15 +1,22 @@
-"""What an edit did, counted for the preview: leaves that it named, twins that followed, bytes of new values."""
+"""What an edit did, for the preview: leaves that it named, twins that followed, bytes of new values; what it says."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
 
 from surgery_cli.draft.assumptions import Assumption
 from surgery_cli.draft.effect import Effect, Masks, Rearranges
 from surgery_cli.draft.recipe import Draft, EditOutcome, Output
 from surgery_cli.draft.slots import Slot
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.lists import quoted
+from surgery_cli.words.notes import Remark
+from surgery_cli.words.pages import DocsPage
+from surgery_cli.words.series import folded
+
+_SHOWN_PATHS: Final = 8
 
 
 def with_outcome(
@@ -53,6 +60,13 @@ def with_outcome(
     told = {policy: n for policy, n in twins.items() if n}
     outcome = EditOutcome(len(chosen), told, changed_bytes, tuple(assumed))
     return after.replaced(outcomes=(*after.outcomes, outcome))
+
+
+def said_of(note: str, named: Collection[LeafPath] | None) -> Iterator[Remark]:
+    """The edit's own remark with the leaves that it is about; nothing of an edit that has found none."""
+    if note and (named is None or named):
+        of = f": {quoted(folded(map(str, named)), _SHOWN_PATHS)}" if named else ""
+        yield Remark(DocsPage.FIELDS, f"{note}{of}")
 
 
 def _has_new_values(leaf: Output, old: Output) -> bool:

@@ -26,7 +26,7 @@ from surgery_cli.optimizer.follow.origins import Origins
 from surgery_cli.optimizer.follow.provenance import after_values_from_elsewhere, came_from_elsewhere
 from surgery_cli.resolution.arrivals import Arrivals
 from surgery_cli.resolution.inverse import Inverse
-from surgery_cli.resolution.outcomes import with_outcome
+from surgery_cli.resolution.outcomes import said_of, with_outcome
 from surgery_cli.resolution.selection import Consequence, NothingNamed, select
 from surgery_cli.tree.paths import LeafPath, Selection
 
@@ -248,6 +248,7 @@ class Stage:
                 came = came_from_elsewhere(changed, after)
                 after = after_values_from_elsewhere(after, Takes(), came, self)
             after = self._with_places(after, len(draft.checks), index)
+            after = after.noting(*said_of(edit.note, self._named))
             self.inverse.see(edit, draft, after)
             return with_outcome(after, draft, changed, self._named, edit.effect)
         except Consequence:

@@ -24,6 +24,7 @@ class DocsPage(StrEnum):
     EXPORT_SAFETENSORS = "docs/export.md#safetensors"
     EXTRACT_ITEM = "docs/operations.md#extract-item"
     EXTRACT_LORA = "docs/operations.md#extract-lora"
+    FIELDS = "docs/operations.md#fields-of-every-operation"
     FORCE = "docs/how-it-writes.md#--force"
     HOW_IT_WRITES = "docs/how-it-writes.md#copy-on-write"
     INTERSECT = "docs/operations.md#intersect"

@@ -124,3 +124,23 @@ def test_a_note_is_one_line_in_any_locale_and_said_once(encoding):
     Page(stream).notes(notes, indent=2)
     stream.flush()
     assert buffer.getvalue() == b"  note: two\\nlines [docs/how-it-writes.md#memory]\n"
+
+
+def test_the_remark_of_an_edit_is_said_with_the_leaves_that_it_names(surgery, tmp_path):
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        "edits:\n"
+        "  - {op: rename, at: 'params/Dense_*/bias', to: 'params/Dense_\\1/b', note: 'called so by us'}\n"
+        "  - {op: delete, at: params/none, optional: true, note: not there}\n"
+        "  - {op: cast, at: params/Dense_0, to: float32, note: 'changes nothing'}\n"
+    )
+    words = ("apply", FLAT, tmp_path / "new", plan, "--dry-run")
+    said = surgery(*words, "--json").document
+    assert said["notes"][:2] == [
+        "called so by us: 'params/Dense_{0,1}/bias'",
+        "changes nothing: 'params/Dense_0/b', 'params/Dense_0/kernel'",
+    ]
+    assert not said["consequences"]
+    text = surgery(*words).out
+    assert "note: called so by us: 'params/Dense_{0,1}/bias' [docs/operations.md#fields" in text
+    assert "not there" not in text

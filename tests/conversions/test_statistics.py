@@ -63,6 +63,14 @@ def test_a_param_called_as_a_running_mean_is_no_statistic(tmp_path, plan, tx):
         assert "/shift/mean/value'" in text
     else:  # nothing tells, and what was taken is listed
         assert re.search("batch_stats/shift/mean .* from model/shift/mean/value", text), text
+        assert (
+            "note: taken for running means, as their names match `batch_stats=(.*/)?(mean|var)`"
+            in text
+        )
+        assert (
+            "moments of them: 'model/norm/mean/value', 'model/norm/var/value', 'model/shift/mean/value'"
+            in text
+        )
     new = applied(
         tmp_path / "nnx", tmp_path / "new", plan, **given, batch_stats="(.*/)?norm/(mean|var)"
     )
