@@ -20,10 +20,10 @@ class Breadcrumbs(Thinning, tag="breadcrumbs", kw_only=True, frozen=True):
     """Add to the source what fine-tunes of it have learnt, without the smallest changes, and without the largest.
 
     Of each difference the share `outliers` of the largest elements is left out, and of the rest the largest stay, so
-    that the share `density` of all is left (fewer are left out at the top where both do not fit); counts are rounded to
-    the nearest, as in `prune`. Infinities are among the largest; a leaf with NaN is refused. Then they are added as in
-    `task-arithmetic`, divided by the sum of the weights if `normalize`, or with elected signs as in `ties`. Computed in
-    float32 or wider, rounded once.
+    that the share `density` of all is left (fewer are left out at the top where both do not fit); how many go is
+    rounded as in `prune`: to the nearest, of halves to the even number. Infinities are among the largest; a leaf with
+    NaN is refused. Then they are added as in `task-arithmetic`, divided by the sum of the weights if `normalize`, or
+    with elected signs as in `ties`. Computed in float32 or wider, rounded once.
 
     Source: Davari and Belilovsky, Model Breadcrumbs: Scaling Multi-Task Model Merging with Sparse Masks.
     """

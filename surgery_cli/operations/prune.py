@@ -37,9 +37,9 @@ class Prune(Masking, tag="prune", kw_only=True, frozen=True):
     """Set the smallest elements to 0, by absolute value; the others stay bit for bit.
 
     Of equal elements, those that come first in C order stay. The count of zeros is the share times the count of
-    elements, rounded to nearest; elements that are 0 already count among them. First moments of the optimizer start
-    anew where elements became 0, second moments stay, so that the next steps are no larger than usual. Nothing holds
-    the zeros in later training: that is for the training script's own mask.
+    elements, rounded to the nearest, halves to the even number; elements that are 0 already count among them. First
+    moments of the optimizer start anew where elements became 0, second moments stay, so that the next steps are no
+    larger than usual. Nothing holds the zeros in later training: that is for the training script's own mask.
 
     Source: Han et al., Learning both Weights and Connections for Efficient Neural Networks; for n:m, Mishra et al.,
     Accelerating Sparse Deep Neural Networks.

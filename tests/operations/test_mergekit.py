@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from surgery_cli.compute.host import HostKit
+from surgery_cli.draft.kernel import Place
 from surgery_cli.operations.average import Average
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.breadcrumbs import Breadcrumbs
@@ -23,6 +25,7 @@ from tests.operations.value_edits import computed, draft_of, merged, path_of, sc
 FILE = Path(__file__).parents[1] / "fixtures" / "mergekit" / "merges.npz"
 BASE, TUNES = "base", ("one", "two", "three")
 ALL = ("a", "b", "c")
+LEFT = ", left of "
 
 MERGES: dict[str, tuple[Operation, tuple[str, ...]]] = {
     "linear": (Average(at="params", with_=("a", "b"), weights=(2, 1, 1)), (BASE, "one", "two")),
@@ -50,6 +53,10 @@ MERGES: dict[str, tuple[Operation, tuple[str, ...]]] = {
     ),
     "dare_linear without drops": (
         Dare(at="params", with_=ALL, density=1, weights=(0.4, 0.4, 0.4), normalize=False),
+        (BASE, *TUNES),
+    ),
+    "dare_ties without drops": (
+        Dare(at="params", with_=ALL, density=1, consensus="ties"),
         (BASE, *TUNES),
     ),
     "model_stock": (ModelStockMerge(at="params", with_=ALL), (BASE, *TUNES)),
@@ -108,5 +115,39 @@ def test_nuslerp_goes_between_what_two_have_learnt(models: dict[str, dict[str, A
         check(computed(after.leaves[path_of(path)].recipe, arrays, scene=scene), wanted, path)
 
 
+DROPPING = {
+    "dare_linear": Dare(
+        at="params", with_=ALL, density=0.5, weights=(0.4, 0.4, 0.4), normalize=False, scale=0.5
+    ),
+    "dare_ties": Dare(
+        at="params", with_=ALL, density=0.5, weights=(1.0, 2.0, 0.5), consensus="ties", scale=0.5
+    ),
+}
+"""Scaled by the density, as mergekit was told not to divide by it."""
+
+
+@pytest.mark.parametrize("name", DROPPING)
+def test_dare_is_what_mergekit_makes_of_the_same_drops(
+    name: str, models: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In place of random numbers stand 0 where mergekit has left an element, and 1 where it has not."""
+    members: dict[int, str] = {}
+
+    def draw(kit: HostKit, distribution: str, seed: int, at: Place) -> Any:
+        assert (distribution, at.is_all) == ("uniform", True)
+        member = members.setdefault(seed, TUNES[len(members) % 3])
+        is_left = models[f"{name}{LEFT}{member}"][str(at.path)]
+        return np.where(is_left, 0.0, 1.0)
+
+    monkeypatch.setattr(HostKit, "draw", draw)
+    found = merged(DROPPING[name], [models[member] for member in (BASE, *TUNES)])
+    assert len(members) == 3
+    for path, wanted in models[name].items():
+        check(found[path], wanted, path)
+        none_left = ~np.any([models[f"{name}{LEFT}{member}"][path] for member in TUNES], axis=0)
+        np.testing.assert_array_equal(found[path][none_left], models[BASE][path][none_left])
+
+
 def test_every_merge_of_the_fixture_is_compared(models: dict[str, dict[str, Any]]) -> None:
-    assert models.keys() == {BASE, *TUNES, "nuslerp", *MERGES}
+    merges = {name for name in models if LEFT not in name}
+    assert merges == {BASE, *TUNES, "nuslerp", *MERGES, *DROPPING}

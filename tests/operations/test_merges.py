@@ -22,6 +22,7 @@ from surgery_cli.operations.interpolate import Interpolate
 from surgery_cli.operations.karcher import KarcherMean
 from surgery_cli.operations.merging import Merging
 from surgery_cli.operations.model_stock import ModelStockMerge
+from surgery_cli.operations.prune import Prune
 from surgery_cli.operations.swa import Swa
 from surgery_cli.operations.table import operations
 from surgery_cli.operations.task_arithmetic import TaskArithmetic
@@ -409,6 +410,23 @@ def test_ties_leaves_the_nearest_number_of_elements(
     assert (found != 0).sum() == left
     assert abs(left - density * size) <= 0.5 + 1e-9
     assert abs(left - by_mergekit) <= 1
+
+
+@pytest.mark.parametrize("density", [0.25, 0.5, 0.75])
+def test_an_even_number_is_dropped_where_the_share_ends_in_a_half(density: float) -> None:
+    """Judged by NumPy's `rint`, which rounds halves so."""
+    edits = (
+        Ties(at="params", with_="a", density=density),
+        Breadcrumbs(at="params", with_="a", density=density, outliers=0.0),
+    )
+    for size in range(1, 17):
+        tune = np.arange(1, size + 1, dtype=np.float32)
+        left = size - np.rint((1 - density) * size)
+        for edit in edits:
+            found = merged(edit, [np.zeros_like(tune), tune])
+            assert (found != 0).sum() == left, (edit.name, size)
+        pruned = merged(Prune(at="params", sparsity=1 - density), [tune])
+        assert (pruned != 0).sum() == left, size
 
 
 @pytest.mark.parametrize("kind", [Ties, Dare, Breadcrumbs])
