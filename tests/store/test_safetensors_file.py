@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import struct
 from pathlib import Path
 
@@ -122,6 +123,69 @@ def test_shards_with_and_without_an_index_are_one_tree(tmp_path: Path) -> None:
     file = SafetensorsFile(tmp_path)
     assert sorted(map(str, file.tree)) == ["a", "b", "c"]
     assert file.read(LeafPath(("c",))).tolist() == [3, 3]
+
+
+SERIES = ("model-00001-of-00002", "model-00002-of-00002")
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (("model", "consolidated"), "'consolidated.safetensors', 'model.safetensors'"),
+        (("model", "adapter_model"), "'adapter_model.safetensors', 'model.safetensors'"),
+        (("model", "model_1"), "'model.safetensors', 'model_1.safetensors'"),
+        (
+            (*SERIES, "adapter_model"),
+            "'adapter_model.safetensors', 'model-00001-of-00002.safetensors'",
+        ),
+        ((*SERIES, "model"), "'model-00001-of-00002.safetensors', 'model.safetensors'"),
+        (
+            (*SERIES, "model-00001-of-00001"),
+            "'model-00001-of-00001.safetensors', 'model-00001-of-00002",
+        ),
+        (
+            ("diffusion_pytorch_model", "diffusion_pytorch_model.fp16"),
+            "'diffusion_pytorch_model.fp16",
+        ),
+    ],
+)
+def test_several_models_in_a_folder_are_not_read_as_one(
+    tmp_path: Path, names: tuple[str, ...], shown: str
+) -> None:
+    for number, name in enumerate(names):
+        reference.save_file({f"w{number}": np.ones(2)}, tmp_path / f"{name}.safetensors")
+    with pytest.raises(CheckpointError) as caught:
+        _ = SafetensorsFile(tmp_path).tree
+    said = str(caught.value)
+    assert f"holds several models: {shown}" in said
+    named = re.search(r"such as '(.*)', or put", said)
+    assert (named is None) == all("-of-" in name for name in names)
+    if named:
+        assert Path(named[1]).stem in {name for name in names if "-of-" not in name}
+        assert Path(named[1]).is_file()
+    index = tmp_path / f"{names[0].partition('-')[0]}.safetensors.index.json"
+    weight_map = {f"w{n}": f"{name}.safetensors" for n, name in enumerate(names)}
+    index.write_text(json.dumps({"weight_map": weight_map}))
+    assert sorted(map(str, SafetensorsFile(tmp_path).tree)) == sorted(weight_map)
+
+
+@pytest.mark.parametrize("names", [SERIES, ("model",), ("layer_0", "layer_1"), ("a", "adapter_b")])
+def test_a_series_and_files_of_other_names_are_one_tree(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    for number, name in enumerate(names):
+        reference.save_file({f"w{number}": np.ones(2)}, tmp_path / f"{name}.safetensors")
+    assert len(SafetensorsFile(tmp_path).tree) == len(names)
+
+
+def test_a_model_beside_an_index_that_does_not_name_it_is_refused(tmp_path: Path) -> None:
+    """transformers reads the file and not the shards."""
+    _shards(tmp_path)
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": WEIGHT_MAP}))
+    reference.save_file({"a": np.ones(2)}, tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match="holds two models: 'model"):
+        _ = SafetensorsFile(tmp_path).tree
 
 
 def test_an_index_that_names_what_is_not_there_is_refused(tmp_path: Path) -> None:

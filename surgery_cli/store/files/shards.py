@@ -20,6 +20,12 @@ from surgery_cli.words.lists import quoted
 
 T = TypeVar("T")
 
+_WHOLE: Final = re.compile(
+    r"(?:model|consolidated|adapter_model|pytorch_model|diffusion_pytorch_model)(?:-\d+-of-\d+)?\.\w+"
+)
+"""As libraries call the one file, or the series of files, in which all of a model or an adapter lies."""
+_PLACE_IN_SERIES: Final = re.compile(r"-\d+(?=-of-\d+)")
+
 _NUMBERED: Final = re.compile(
     r"(?P<start>.*-)(?P<number>\d{1,9})(?P<rest>-of-(?P<count>\d{1,5})\.\w+)"
 )
@@ -38,7 +44,7 @@ def read_shards(
 
     Raises:
         CheckpointError: index and shards disagree: one is missing, a leaf is not where the index says, is nowhere in
-            it, or stands in two shards.
+            it, or stands in two shards; or the files are several models.
     """
     found: dict[LeafPath, T] = {}
     homes: dict[LeafPath, str] = {}
@@ -80,6 +86,7 @@ def _promised(folder: Path, kind: ShardKind) -> dict[str, list[LeafPath] | None]
     indexes = [name for name in inside if name.endswith(kind.suffix + INDEX_SUFFIX)]
     if not indexes:
         files = kind.names(inside)
+        _refuse_several(folder, files)
         _refuse_gaps(folder, files)
         return dict.fromkeys(files)
     if len(indexes) > 1:
@@ -99,6 +106,13 @@ def _promised(folder: Path, kind: ShardKind) -> dict[str, list[LeafPath] | None]
             why="shards stand beside their index, and nothing else is opened",
             fix="copy the index again from where it was whole, or put the file's own name there",
         )
+    whole = indexes[0].removesuffix(INDEX_SUFFIX)
+    if whole in inside and whole not in promised:
+        raise CheckpointError(
+            f"'{folder}' holds two models: '{whole}', and the shards of '{indexes[0]}'",
+            why="transformers reads the file, and the index does not name it; one of them is of an earlier save",
+            fix=f"name the file, '{folder / whole}', or move it away",
+        )
     if absent := sorted(set(promised) - set(inside)):
         more = f", and {len(absent) - 1:,} more that are missing" if len(absent) > 1 else ""
         raise CheckpointError(
@@ -107,6 +121,22 @@ def _promised(folder: Path, kind: ShardKind) -> dict[str, list[LeafPath] | None]
             fix="copy the missing shards",
         )
     return promised
+
+
+def _refuse_several(folder: Path, files: list[str]) -> None:
+    """Refuse a model or an adapter beside other files, where no index says what belongs together."""
+    sets = {_PLACE_IN_SERIES.sub("", name): name for name in reversed(files)}
+    whole = sorted(name for name in sets.values() if _WHOLE.fullmatch(name))
+    if not whole or len(sets) < 2:
+        return
+    fix = "put each model into a folder of its own"
+    if alone := [name for name in whole if name in sets]:  # a part of a series is no model
+        fix = f"name the file that is meant, such as '{folder / alone[0]}', or {fix}"
+    raise CheckpointError(
+        f"'{folder}' holds several models: {quoted(sorted(sets.values()), 4)}",
+        why=f"'{whole[0]}' is of one by itself, and no index says what else belongs to it",
+        fix=fix,
+    )
 
 
 def _refuse_gaps(folder: Path, files: list[str]) -> None:
