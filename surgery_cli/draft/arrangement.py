@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from surgery_cli.draft.axis_order import AxisOrder
 from surgery_cli.draft.kernel import Kernel, Piece, Window, broadcast_window
 from surgery_cli.tree import sharding
 from surgery_cli.tree.specs import LeafSpec
@@ -67,6 +68,13 @@ class Arrangement(ShapeMap, frozen=True):
         bytes of a stored chunk alone, which then need not be written.
         """
         return block
+
+    def reorder(self, order: AxisOrder) -> AxisOrder | None:
+        """The order of elements within the axes that they had once, from that before the map.
+
+        None where it cannot be followed: the axes are then counted anew.
+        """
+        return None
 
     def taking(self, part: Kernel) -> int | None:
         """The number of the input that another map takes out of the whole again; None if it takes something else."""

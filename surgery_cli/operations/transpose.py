@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta
 
 from surgery_cli.draft.arrangement import Arrangement, rearranged
+from surgery_cli.draft.axis_order import AxisOrder
 from surgery_cli.draft.kernel import Kernel, Piece, Window
 from surgery_cli.draft.kernels.cut import Cut
 from surgery_cli.draft.recipe import Draft
@@ -89,6 +90,9 @@ class Permutation(Arrangement, frozen=True, tag="transpose"):
 
     def arrange(self, block: Any, piece: Piece) -> Any:
         return block.transpose(self.axes)
+
+    def reorder(self, order: AxisOrder) -> AxisOrder:
+        return order.transposed(self.axes)
 
     def is_identity(self, inputs: Sequence[LeafSpec], output: LeafSpec) -> bool:
         return self.axes == tuple(range(len(self.axes)))

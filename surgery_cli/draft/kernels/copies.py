@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from surgery_cli.draft.arrangement import Arrangement, rearranged
+from surgery_cli.draft.axis_order import AxisOrder
 from surgery_cli.draft.kernel import Piece, Window
 from surgery_cli.tree.specs import LeafSpec
 
@@ -37,6 +38,9 @@ class Copies(Arrangement, frozen=True, tag="copies"):
 
     def arrange(self, block: Any, piece: Piece) -> Any:
         return block.reshape(*block.shape[: self.axis], 1, *block.shape[self.axis :])
+
+    def reorder(self, order: AxisOrder) -> AxisOrder:
+        return order.with_new(self.axis, self.count)
 
     def without(self, axis: int, leaf: LeafSpec) -> tuple[Arrangement, int] | None:
         return Copies(self.axis - (axis < self.axis), self.count), axis + (axis >= self.axis)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from surgery_cli.draft.arrangement import Arrangement, rearranged
+from surgery_cli.draft.axis_order import AxisOrder
 from surgery_cli.draft.kernel import Kernel, Piece, Window, broadcast_window
 from surgery_cli.tree.specs import LeafSpec
 
@@ -50,6 +51,14 @@ class Cut(Arrangement, frozen=True, tag="slice"):
 
     def arrange(self, block: Any, piece: Piece) -> Any:
         return block[tuple(slice(None, None, axis.step) for axis in self.axes)]
+
+    def reorder(self, order: AxisOrder) -> AxisOrder | None:
+        if any(axis.step < 0 and axis.size > 1 for axis in self.axes):
+            return order.shuffled()
+        found: AxisOrder | None = order
+        for n, axis in enumerate(self.axes):
+            found = None if found is None else found.resized(n, axis.size)
+        return found
 
     @classmethod
     def whole(cls, axis: int, leaf: LeafSpec) -> Cut:
@@ -124,6 +133,9 @@ class Grow(Arrangement, frozen=True, tag="grow"):
             yield Piece(
                 0, tuple(slice(0, 0) for _ in out), tuple(slice(p.start, p.start) for p in out)
             )
+
+    def reorder(self, order: AxisOrder) -> AxisOrder | None:
+        return order.resized(self.axis, self.before + self.size + self.after_)
 
     def is_identity(self, inputs: Sequence[LeafSpec], output: LeafSpec) -> bool:
         return not self.before + self.after_

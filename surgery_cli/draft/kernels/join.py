@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from surgery_cli.draft.arrangement import Arrangement, rearranged
+from surgery_cli.draft.axis_order import AxisOrder
 from surgery_cli.draft.kernel import Kernel, Piece, Window
 from surgery_cli.tree.specs import LeafSpec
 
@@ -30,6 +31,9 @@ class Stack(Arrangement, frozen=True, tag="stack"):
             chunk = tuple(max(n, 1) for n in _with(shape, self.axis, 1))
             return msgspec.structs.replace(spec, chunk_shape=chunk, write_shape=chunk)
         return _chunked(spec, self.axis, 1, 1)
+
+    def reorder(self, order: AxisOrder) -> AxisOrder:
+        return order.with_new(self.axis, self.count)
 
     def pieces(self, out: Window, inputs: Sequence[LeafSpec], output: LeafSpec) -> Iterator[Piece]:
         rest, mine = _lacking(out, self.axis), out[self.axis]
@@ -66,6 +70,9 @@ class Unstack(Arrangement, frozen=True, tag="unstack"):
         return rearranged(
             leaf, _lacking(leaf.shape, self.axis), _lacking(range(len(leaf.shape)), self.axis)
         )
+
+    def reorder(self, order: AxisOrder) -> AxisOrder:
+        return order.without(self.axis)
 
     def pieces(self, out: Window, inputs: Sequence[LeafSpec], output: LeafSpec) -> Iterator[Piece]:
         yield Piece(0, _with(out, self.axis, slice(self.index, self.index + 1)), out)
@@ -123,6 +130,9 @@ class Concat(Arrangement, frozen=True, tag="concat"):
         least = min(self.sizes)
         is_even = self.groups == 1 and least and not any(n % least for n in self.sizes)
         return max(least if is_even else sum(self.sizes), 1)
+
+    def reorder(self, order: AxisOrder) -> AxisOrder | None:
+        return order.resized(self.axis, sum(self.sizes))
 
     def pieces(self, out: Window, inputs: Sequence[LeafSpec], output: LeafSpec) -> Iterator[Piece]:
         """One for each leaf of which something is there."""
@@ -189,6 +199,9 @@ class Part(Arrangement, frozen=True, tag="part"):
         shape = [*leaf.shape]
         shape[self.axis] = self.size
         return rearranged(leaf, shape, range(len(shape)))
+
+    def reorder(self, order: AxisOrder) -> AxisOrder | None:
+        return order.resized(self.axis, self.size)
 
     def pieces(self, out: Window, inputs: Sequence[LeafSpec], output: LeafSpec) -> Iterator[Piece]:
         mine = out[self.axis]

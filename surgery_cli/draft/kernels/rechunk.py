@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from surgery_cli.draft.arrangement import Arrangement, ShapeMap
+from surgery_cli.draft.axis_order import AxisOrder
 from surgery_cli.draft.expression import Made, Recipe
 from surgery_cli.draft.kernel import Piece
 from surgery_cli.tree.specs import LeafSpec
@@ -18,6 +19,9 @@ class Rechunk(Arrangement, frozen=True, tag="rechunk"):
 
     def arrange(self, block: Any, piece: Piece) -> Any:
         return block
+
+    def reorder(self, order: AxisOrder) -> AxisOrder:
+        return order
 
     def on_each(self) -> Rechunk:
         return self

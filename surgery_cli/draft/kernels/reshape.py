@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from surgery_cli.draft.arrangement import Arrangement, rearranged
+from surgery_cli.draft.axis_order import AxisOrder
 from surgery_cli.draft.kernel import Kernel, Piece, Window
 from surgery_cli.tree.specs import LeafSpec
 
@@ -59,6 +60,9 @@ class Reshape(Arrangement, frozen=True, tag="reshape"):
         groups, cuts = piece.index
         flat = block.reshape([math.prod(block.shape[n] for n in old) for old, _ in groups])
         return flat[cuts].reshape([part.stop - part.start for part in piece.write])
+
+    def reorder(self, order: AxisOrder) -> AxisOrder | None:
+        return order.regrouped(self.shape)
 
     def is_identity(self, inputs: Sequence[LeafSpec], output: LeafSpec) -> bool:
         return inputs[0].shape == self.shape

@@ -8,6 +8,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from surgery_cli.draft.arrangement import Arrangement, rearranged
+from surgery_cli.draft.axis_order import AxisOrder
 from surgery_cli.draft.kernel import Kernel, Piece, Window
 from surgery_cli.draft.kernels.cut import Cut, Steps
 from surgery_cli.tree.specs import LeafSpec
@@ -43,6 +44,11 @@ class Take(Arrangement, frozen=True, tag="take"):
 
     def arrange(self, block: Any, piece: Piece) -> Any:
         return block.take(piece.index, self.axis) if piece.index else block
+
+    def reorder(self, order: AxisOrder) -> AxisOrder | None:
+        if any(one > later for one, later in pairwise(self.index)):
+            return order.shuffled()
+        return order.resized(self.axis, len(self.index))
 
     def is_identity(self, inputs: Sequence[LeafSpec], output: LeafSpec) -> bool:
         return self.index == tuple(range(inputs[0].shape[self.axis]))
