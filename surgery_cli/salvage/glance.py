@@ -40,8 +40,9 @@ _SCANNED_BYTES: Final = 1 << 30
 class Glance(NamedTuple):
     """Of so many leaves, how many have all their chunks; with ``is_least``, there may be more.
 
-    Without ``has_structure``, names of arrays alone tell what some tree was. ``lost`` are items that cannot be had;
-    ``lacking`` the leaves that have not all, by item, with what describes their arrays, if anything does.
+    Without ``has_structure``, names of arrays alone tell what some tree was; without ``place``, what is there could not
+    be looked at, and nothing is known of it. ``lost`` are items that cannot be had; ``lacking`` the leaves that have
+    not all, by item, with what describes their arrays, if anything does.
     """
 
     whole: int
@@ -53,6 +54,11 @@ class Glance(NamedTuple):
     lacking: tuple[tuple[str, LeafPath, LeafSpec | None], ...] = ()
 
     @property
+    def is_searched(self) -> bool:
+        """False if what is there could not be looked at."""
+        return self.place is not None
+
+    @property
     def is_sure_of_none(self) -> bool:
         """True if all that is there was searched, and no whole leaf was found."""
         return not self.whole and not self.is_least
@@ -60,10 +66,6 @@ class Glance(NamedTuple):
     def __str__(self) -> str:
         least = "at least " if self.is_least else ""
         return f"{least}{self.whole:,} of {leaves_text(self.leaves)}"
-
-
-_UNSEARCHED: Final = Glance(0, 0, is_least=True, has_structure=False)
-"""Of what could not be looked at."""
 
 
 def opened(text: str, *, step: int | None = None, item: str | None = None) -> Checkpoint:
@@ -90,7 +92,7 @@ def with_rescue(error: CheckpointError, path: Path) -> SurgeryError:
     if isinstance(error, BeingWrittenError | LimitError | ServiceFails):
         return error
     found = glance(path)
-    if found is None or found is _UNSEARCHED:  # what hinders a look hinders a rescue
+    if found is None or not found.is_searched:  # what hinders a look hinders a rescue
         return error
     if not found.whole and found.is_least:
         return _with_search(error, path)
@@ -117,7 +119,7 @@ def glance(path: Path) -> Glance | None:
     try:
         return _glance(path)
     except (OSError, BeingWrittenError, LimitError, NotPermittedError, ServiceFails):
-        return _UNSEARCHED
+        return Glance(0, 0, is_least=True, has_structure=False)
     except SurgeryError:
         return None
 
@@ -128,9 +130,8 @@ def _glance(path: Path) -> Glance:
     scans = size <= _SCANNED_BYTES
     whole = count = 0
     has_structure = True
-    has_record = filesystem.is_file(
-        place.root / RECORD
-    )  # by which what contradicts itself is judged
+    # by a record it is judged what contradicts itself
+    has_record = filesystem.is_file(place.root / RECORD)
     lacking = []
     for name, folder in place.items.items():
         if filesystem.is_file(folder):
