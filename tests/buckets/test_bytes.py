@@ -1,5 +1,6 @@
 """What an edit costs in a bucket: one read of its leaf, one data object, one manifest; and what proves the result."""
 
+import google_crc32c
 import numpy as np
 import pytest
 
@@ -114,3 +115,25 @@ def test_several_transactions_are_proved_and_whole(service, tmp_path):
     here = surgery.apply(str(tmp_path / "ck"), str(tmp_path / "new"), plan)
     assert done.digests == here.digests
     assert surgery.diff(f"{service.root}/new", str(tmp_path / "new")).equal
+
+
+@pytest.mark.parametrize("implementation", ["c", "python"])
+def test_what_the_service_stores_otherwise_than_it_was_sent_is_found(
+    bucket, tmp_path, monkeypatch, implementation
+):
+    monkeypatch.setattr(google_crc32c, "implementation", implementation)
+    there = uploaded(bucket, saved(tmp_path / "ck", TREE), f"{bucket.root}/ck")
+    answer = type(bucket).answer
+
+    async def changed(self, request):
+        name = request.query.get("name") or ""
+        if request.kind == "write" and "/d/" in name and name.startswith("new/"):
+            middle = len(request.body) // 2
+            flipped = bytes([request.body[middle] ^ 1])
+            request.body = request.body[:middle] + flipped + request.body[middle + 1 :]
+        return await answer(self, request)
+
+    monkeypatch.setattr(type(bucket), "answer", changed)
+    with pytest.raises(WriteError, match="what it holds is not what was sent"):
+        surgery.apply(there, f"{bucket.root}/new", RESCALED)
+    assert not bucket.names("new/")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import errno
 import logging
 import os
@@ -87,7 +88,7 @@ class GoogleStorage(FsspecService):
         got = self._client.call(
             "POST", f"{place}b/{bucket}/o", headers=kind, data=content, json_out=True, **asked
         )
-        if got["md5Hash"] != md5_of(content):
+        if not _has(content, got):
             raise OSError(errno.EIO, "what it holds is not what was sent")
         version: str = got["generation"]
         return version
@@ -158,6 +159,16 @@ def _client_class() -> Any:
     import gcsfs.core
 
     return gcsfs.core.GCSFileSystem
+
+
+def _has(content: bytes, made: dict[str, Any]) -> bool:
+    """True if an object that was made is what was sent: by its CRC32C, or its MD5 where only Python makes that."""
+    import google_crc32c
+
+    if google_crc32c.implementation == "python":  # a thousandth as fast
+        return bool(made["md5Hash"] == md5_of(content))
+    found = google_crc32c.value(content).to_bytes(4, "big")
+    return bool(made["crc32c"] == base64.b64encode(found).decode())
 
 
 def _object(found: dict[str, Any]) -> StoredObject:
