@@ -69,6 +69,22 @@ def check_above_zero(value: float, spec: LeafSpec, field: str) -> None:
         )
 
 
+def check_axes(axis: int | tuple[int, ...] | None, field: str) -> None:
+    """See that axes are named once each, whatever the leaf.
+
+    Raises:
+        PlanError: one is named twice, or none is.
+    """
+    if isinstance(axis, tuple) and (not axis or len(set(axis)) < len(axis)):
+        raise PlanError(
+            worded("{} names an axis twice", FieldName(field, ", ".join(map(str, axis))))
+            if axis
+            else worded("{} names no axis", FieldName(field)),
+            fix="name every axis once",
+            field=field,
+        )
+
+
 def resolve_axes(axis: int | tuple[int, ...], ndim: int, field: str) -> tuple[int, ...]:
     """Axes counted from the first.
 

@@ -142,7 +142,7 @@ def counterpart(
     pattern, match = selected.match(path)
     text = pattern.text
     wanted = REFERENCE.sub(
-        lambda found: match.groups[referred(found, match, pattern, start, field=place_field)], start
+        lambda found: match.groups[referred(found, pattern, start, field=place_field)], start
     ).strip("/")
     if text.endswith("/**") and _is_node(wanted, source):
         node = text.removesuffix("/**")

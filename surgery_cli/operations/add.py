@@ -14,14 +14,20 @@ from surgery_cli.draft.effect import Effect, Sets
 from surgery_cli.draft.expression import LeafRef, Made
 from surgery_cli.draft.kernels.fill import Fill
 from surgery_cli.draft.recipe import Draft, Edited, Output, is_numeric
+from surgery_cli.draft.settings import check_finite
 from surgery_cli.draft.source_leaves import find_leaf, split_entry
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.cast import check_storable
 from surgery_cli.operations.drawing import Drawing
 from surgery_cli.operations.new_leaves import refuse_old_slots, with_new_leaves
-from surgery_cli.operations.new_places import node_of, place_of, refuse_conditions
-from surgery_cli.operations.new_shapes import Shape, shaped
+from surgery_cli.operations.new_places import (
+    check_place,
+    node_of,
+    place_of,
+    refuse_conditions,
+)
+from surgery_cli.operations.new_shapes import Shape, check_shape, shaped
 from surgery_cli.operations.rekey import PlaceOperation
 from surgery_cli.operations.replace import Replace
 from surgery_cli.tree.number_ranges import read_range
@@ -77,6 +83,7 @@ class Add(Drawing, PlaceOperation, tag="add", kw_only=True, frozen=True):
     ] = None
     cast: Annotated[bool, Meta(description="Convert where the dtype there is another.")] = False
 
+    takes_policy: ClassVar[bool] = True
     example: ClassVar[str] = """\
 op: add
 at: params/Dense_2
@@ -86,9 +93,6 @@ init: normal
     path_fields: ClassVar[tuple[str, ...]] = ("with",)
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
-        refuse_old_slots(self)
-        refuse_conditions(self)
-        self._check_values()
         specs: dict[LeafPath, _New] = {}
         gathering = Gathering()
         for text in [t for pattern in self.patterns for t in _numbered(pattern)]:
@@ -109,8 +113,10 @@ init: normal
         after = with_new_leaves(self, draft, new, like, scene)
         return self.noting_fans_of(self.init, after, draft) if self.init else after
 
-    def _check_values(self) -> None:
-        """See that one thing says what the values are."""
+    def check_values(self) -> None:
+        super().check_values()
+        refuse_old_slots(self)
+        refuse_conditions(self)
         if bool(self.init) == (self.with_ is not None):
             raise PlanError(
                 worded("`add` has both {init} and {with}")
@@ -128,6 +134,11 @@ init: normal
             )
         if self.dtype:
             check_storable(self.dtype, "dtype")
+        if isinstance(self.with_, int | float):
+            check_finite(self.with_, "with")
+        check_shape(self.shape)
+        for pattern in self.patterns:
+            check_place(next(_numbered(pattern)))
 
     # --- what the leaves will be -------------------------------------------------------------------------
 

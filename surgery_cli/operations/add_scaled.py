@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -23,6 +23,7 @@ from surgery_cli.operations.stacked_shapes import before_else, stacking_advice
 from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.tree.targets import check_references
 from surgery_cli.words.advice import worded
 
 
@@ -54,8 +55,10 @@ class AddScaled(Partnered, Numeric, tag="add-scaled", kw_only=True, frozen=True)
     )
     path_fields: ClassVar[tuple[str, ...]] = ("with",)
 
-    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
+    def check_values(self) -> None:
+        super().check_values()
         check_finite(self.scale, "scale")
+        check_references(self.from_, self.patterns, "from")
         if not isinstance(self.with_, str):
             self._check_number(self.with_)
         elif not self.with_ and not self.from_:

@@ -59,8 +59,13 @@ class Assertion(Operation):
     def selectable(self, spec: LeafSpec) -> bool:
         return True
 
-    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+    def check_values(self) -> None:
+        super().check_values()
         self.refuse_policy("it changes nothing that twins could follow")
+        for rule in self.rules:
+            rule.check_values(self.patterns)
+
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         checks = self.checks(draft, scene)
         raise_all(dict.fromkeys(breach for check in checks for breach in check.breaches))
         return draft.replaced(checks=(*draft.checks, *checks))

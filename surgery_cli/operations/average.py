@@ -14,8 +14,14 @@ from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.averaging import Averaging
 from surgery_cli.operations.base import Scene
-from surgery_cli.operations.layered import Layered, all_numbers
-from surgery_cli.operations.members import MOST_NAMED, Member, member_names, others_of
+from surgery_cli.operations.layered import Layered, all_numbers, numbers_of
+from surgery_cli.operations.members import (
+    MOST_NAMED,
+    Member,
+    member_names,
+    others_of,
+    refuse_unclear,
+)
 from surgery_cli.operations.step_ranges import PATTERN as STEPS
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath, Selection
@@ -65,30 +71,37 @@ class Average(Averaging, tag="average", kw_only=True, frozen=True):
     path_fields: ClassVar[tuple[str, ...]] = ("with",)
 
     def others(self, scene: States) -> list[Member]:
-        named = (self.with_,) if isinstance(self.with_, str) else self.with_
-        return others_of(named, self.steps, scene)
+        return others_of(self._named, self.steps, scene)
+
+    @property
+    def _named(self) -> tuple[str, ...]:
+        return (self.with_,) if isinstance(self.with_, str) else self.with_
 
     def member_weights(self, scene: States) -> tuple[Layered, ...]:
         return self.weights
 
+    def check_values(self) -> None:
+        super().check_values()
+        refuse_unclear(self._named, self.steps)
+        if not all(map(math.isfinite, all_numbers(self.weights))):
+            raise _without_sum("the weights are not all finite")
+        if self.weights and all(len(numbers_of(weight)) == 1 for weight in self.weights):
+            _check_sum(all_numbers(self.weights))
+        if not self.steps:
+            self._check_count(["the source", *map(repr, self._named)])
+
     def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
-        self._check_weights(member_names(self.others(scene), self.steps, scene))
+        self._check_count(member_names(self.others(scene), self.steps, scene))
         super().check(named, draft, scene)
 
-    def _check_weights(self, members: Sequence[str]) -> None:
-        if not self.weights:
-            return
-        if len(self.weights) != len(members):
+    def _check_count(self, members: Sequence[str]) -> None:
+        if self.weights and len(self.weights) != len(members):
             raise PlanError(
                 f"{len(self.weights)} weights for {len(members)} members",
                 why=f"the members are {listed(members, MOST_NAMED)}",
                 fix="give one weight for each member, or none for equal ones",
                 field="weights",
             )
-        if not all(map(math.isfinite, all_numbers(self.weights))):
-            raise _without_sum("the weights are not all finite")
-        if not any(isinstance(weight, tuple) for weight in self.weights):
-            _check_sum(all_numbers(self.weights))
 
     def layer_weights(
         self, named: Selection, scene: States

@@ -24,6 +24,7 @@ from surgery_cli.operations.members import (
 from surgery_cli.operations.nonnegative import are_of_one_sign, refuse_negative
 from surgery_cli.operations.numeric import Numeric
 from surgery_cli.operations.partners import Missing, Partnered
+from surgery_cli.operations.step_ranges import ranges_in
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafSpec
@@ -64,6 +65,10 @@ class Averaging(Partnered, Numeric, kw_only=True, frozen=True):
         if self.patterns:
             return super().selectable(spec)
         return is_numeric(spec)
+
+    def check_values(self) -> None:
+        super().check_values()
+        ranges_in(self.steps)
 
     def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
         others = self.others(scene)

@@ -180,12 +180,11 @@ class Operation(
         """The edit with what stands in the small files that it names; raises PlanError if one does not say that."""
         return self
 
-    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
-        """The draft after this edit.
+    def check_values(self) -> None:
+        """Raise PlanError if the fields say what no checkpoint could take: all that `lint` asks for."""
 
-        Raises:
-            PlanError: metadata shows that the edit cannot be done; everything wrong with it is listed.
-        """
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        """The draft after this edit, whose values were checked; PlanError lists all that metadata shows to be wrong."""
         raise NotImplementedError
 
     def undo(self, before: Draft, after: Draft, home: Homes) -> Undo:

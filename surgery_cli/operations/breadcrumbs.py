@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
 from surgery_cli.draft.expression import Made, Recipe
 from surgery_cli.draft.kernels.deltas import Negation
-from surgery_cli.draft.recipe import Draft
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.electing import Thinning, largest_of, mask_of, masked
 from surgery_cli.operations.layered import Layered, by_layer, check_layered
-from surgery_cli.tree.paths import LeafPath, Selection
+from surgery_cli.tree.paths import Selection
 
 
 class Breadcrumbs(Thinning, tag="breadcrumbs", kw_only=True, frozen=True):
@@ -47,9 +46,9 @@ class Breadcrumbs(Thinning, tag="breadcrumbs", kw_only=True, frozen=True):
     def elects(self) -> bool:
         return self.consensus == "ties"
 
-    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
+    def check_values(self) -> None:
         check_layered(self.outliers, "outliers", 0.0, 1.0, open_low=False)
-        super().check(named, draft, scene)
+        super().check_values()
 
     def thinner(self, named: Selection, scene: Scene) -> Callable[[Made, float, int], Recipe]:
         outliers = by_layer(self.outliers, named, "outliers")

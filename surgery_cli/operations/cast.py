@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
@@ -99,7 +98,8 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
     def leaves_alone(self, spec: LeafSpec) -> bool:
         return spec.dtype == self.to and spec.kind in (LeafKind.ARRAY, LeafKind.NUMPY)
 
-    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
+    def check_values(self) -> None:
+        super().check_values()
         check_storable(self.to, "to", "be cast to")
 
     def output(self, spec: LeafSpec) -> LeafSpec:

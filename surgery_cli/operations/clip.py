@@ -11,10 +11,8 @@ from surgery_cli.draft.effect import Effect, Scales, Shifts
 from surgery_cli.draft.expression import Made, Recipe
 from surgery_cli.draft.kernel import Kernel, Kit, Place
 from surgery_cli.draft.kernels.scale import Multiply
-from surgery_cli.draft.recipe import Draft
-from surgery_cli.draft.settings import check_finite, check_fits, resolve_axes
+from surgery_cli.draft.settings import check_axes, check_finite, check_fits, resolve_axes
 from surgery_cli.errors import PlanError
-from surgery_cli.operations.base import Scene
 from surgery_cli.operations.normalize import NormFactor, factor_of, refuse_infinite
 from surgery_cli.operations.numeric import Numeric
 from surgery_cli.optimizer.follow.states import States
@@ -48,7 +46,9 @@ class Clip(Numeric, tag="clip", kw_only=True, frozen=True):
 
     example: ClassVar[str] = "- op: clip\n  at: params/Dense_0/kernel\n  norm: 1.0\n"
 
-    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
+    def check_values(self) -> None:
+        super().check_values()
+        check_axes(self.axis, "axis")
         has_range = self.min is not None or self.max is not None
         if has_range == (self.norm is not None):
             raise PlanError(

@@ -11,6 +11,7 @@ from surgery_cli.operations.base import Scene
 from surgery_cli.operations.collisions import merge_notes
 from surgery_cli.operations.rekey import PlaceOperation, rekey
 from surgery_cli.operations.rename import new_places
+from surgery_cli.tree.targets import check_targets
 
 
 class Copy(PlaceOperation, tag="copy"):
@@ -30,8 +31,11 @@ at: params/Dense_1
 to: params/Dense_2
 """
 
+    def check_values(self) -> None:
+        super().check_values()
+        check_targets(dict.fromkeys(self.patterns, self.to))
+
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
-        self.refuse_policy()
         targets = dict.fromkeys(self.patterns, self.to)
         copies, nodes = new_places(scene.select(self, draft), targets, draft)
         relation = {old: (old, new) for old, new in copies.items()}

@@ -24,7 +24,6 @@ at: params/Dense_1
     takes_twins_apart: ClassVar[bool] = True
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
-        self.refuse_policy()
         selected = scene.select(self, draft)
         return rekey(
             draft,

@@ -25,6 +25,11 @@ class Drawing(Initializing, kw_only=True, frozen=True):
         Meta(description="Initializer of leaves with fewer than two axes; `init` if left out."),
     ] = None
 
+    def check_values(self) -> None:
+        super().check_values()
+        if self.init:  # `add` may say something else
+            initializers.settings_of(self.init, self.given)
+
     def init_of(self, leaf: LeafSpec) -> str:
         """The initializer of such a leaf."""
         return self.bias_init if self.bias_init and len(leaf.shape) < 2 else self.init

@@ -20,6 +20,7 @@ from surgery_cli.operations.layered import (
     all_numbers,
     by_layer,
     check_layered,
+    numbers_of,
     shown_layered,
 )
 from surgery_cli.operations.members import MOST_NAMED
@@ -102,7 +103,7 @@ class Thinning(Merging, kw_only=True, frozen=True):
 
     nothing_left: ClassVar[str] = "nothing is left of what was learnt"
 
-    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
+    def check_values(self) -> None:
         check_layered(self.density, "density", 0.0, 1.0, open_low=True)
         refuse_nothing(self.scale, "scale")
         if self.normalize and any(weight < 0 for weight in all_numbers(self.weights)):
@@ -112,7 +113,10 @@ class Thinning(Merging, kw_only=True, frozen=True):
                 fix=worded("{normalize: false} takes weights as they are"),
                 field="weights",
             )
-        super().check(named, draft, scene)
+        by_layers = any(len(numbers_of(weight)) > 1 for weight in self.weights)
+        if self.normalize and self.weights and not self.elects and not by_layers:
+            shares_of(all_numbers(self.weights))
+        super().check_values()
 
     def merger(self, named: Selection, scene: Scene) -> MergeLeaf:
         scale = by_layer(self.scale, named, "scale")

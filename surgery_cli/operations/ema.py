@@ -10,9 +10,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
-from surgery_cli.operations.base import Scene
 from surgery_cli.operations.layered import Layered, by_layer, numbers_of
 from surgery_cli.operations.step_means import OverSteps
 from surgery_cli.optimizer.follow.states import States
@@ -48,7 +46,7 @@ class Ema(OverSteps, tag="ema", kw_only=True, frozen=True):
 
     example: ClassVar[str] = "- op: ema\n  at: params\n  steps: 100..500\n  decay: 0.8\n"
 
-    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
+    def check_values(self) -> None:
         if (self.decay is None) == (self.sigma is None):
             raise PlanError(
                 "`ema` takes a decay or a width" + ("" if self.decay is None else ", not both"),
@@ -72,7 +70,7 @@ class Ema(OverSteps, tag="ema", kw_only=True, frozen=True):
                     fix=worded("write a number such as {sigma: 0.1}; `swa` weighs all steps alike"),
                     field="sigma",
                 )
-        super().check(named, draft, scene)
+        super().check_values()
 
     @property
     def _setting(self) -> Layered:

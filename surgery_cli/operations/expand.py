@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.kernels.reshape import Reshape
-from surgery_cli.draft.settings import resolve_axes
+from surgery_cli.draft.settings import check_axes, resolve_axes
 from surgery_cli.operations import reshape
 from surgery_cli.operations.rearranging import Rearranging
 from surgery_cli.tree.specs import LeafSpec
@@ -23,6 +23,10 @@ class Expand(Rearranging, tag="expand", kw_only=True, frozen=True):
     ]
 
     example: ClassVar[str] = "- op: expand\n  at: params/Dense_0/kernel\n  axis: 0\n"
+
+    def check_values(self) -> None:
+        super().check_values()
+        check_axes(self.axis, "axis")
 
     def map(self, leaf: LeafSpec) -> Arrangement:
         count = 1 if isinstance(self.axis, int) else len(self.axis)

@@ -12,7 +12,7 @@ from surgery_cli.draft.slots import Slot
 from surgery_cli.draft.undo import Homes, Undo
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Scene
-from surgery_cli.operations.new_items import check_name, with_item
+from surgery_cli.operations.new_items import check_item_name, check_name, with_item
 from surgery_cli.operations.rekey import PlaceOperation, rekey
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.optimizer.follow.moved_slots import Paths
@@ -51,8 +51,12 @@ as: weights
         "{keep: true} leaves it where it is as well; or take out all params, or the whole state"
     )
 
+    def check_values(self) -> None:
+        super().check_values()
+        if self.as_:
+            check_item_name(self.as_)
+
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
-        self.refuse_policy()
         node = self._node(draft, scene)
         if not draft.items.names:
             return self._alone(draft, node)

@@ -26,7 +26,7 @@ from surgery_cli.operations.new_leaves import refuse_old_slots, with_new_leaves
 from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
-from surgery_cli.tree.targets import Places, Target
+from surgery_cli.tree.targets import Places, Target, check_references, check_targets
 from surgery_cli.words.advice import worded
 from surgery_cli.words.notes import Consequence, Note, Remark
 from surgery_cli.words.pages import DocsPage
@@ -97,9 +97,15 @@ class ExtractLora(Operation, tag="extract-lora", kw_only=True, frozen=True):
     def selectable(self, spec: LeafSpec) -> bool:
         return spec.kind is not LeafKind.EMPTY
 
-    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+    def check_values(self) -> None:
+        super().check_values()
         refuse_old_slots(self)
         self._check()
+        check_references(self.from_, self.patterns, "from")
+        for field, place in (("a", self.a), ("b", self.b)):
+            check_targets(dict.fromkeys(self.patterns, place), field)
+
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         selected = scene.select(self, draft)
         if not selected:
             return draft
@@ -198,8 +204,8 @@ class ExtractLora(Operation, tag="extract-lora", kw_only=True, frozen=True):
                 _check_alike(path, base.spec, there, tuned.spec)
                 pattern, match = selected.match(path)
                 a, b = (
-                    Target(text).place(match, pattern, places) / match.tail
-                    for text in (self.a, self.b)
+                    Target(text, field).place(match, pattern, places) / match.tail
+                    for field, text in (("a", self.a), ("b", self.b))
                 )
                 for field, place in (("a", a), ("b", b)):
                     _check_free(place, path, field, taken, draft)

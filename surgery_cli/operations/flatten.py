@@ -31,7 +31,6 @@ class Flatten(PlaceOperation, tag="flatten", kw_only=True, frozen=True):
     refuses_torn_twins: ClassVar[bool] = True
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
-        self.refuse_policy()
         relation: dict[LeafPath, tuple[LeafPath, ...]] = {}
         gathering = Gathering()
         for path, node in scene.select(self, draft).topmost().items():

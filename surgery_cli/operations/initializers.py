@@ -86,12 +86,7 @@ def resolve(init: str, given: Mapping[str, Any], spec: LeafSpec) -> Values:
 
     Source: jax.nn.initializers.
     """
-    settings = _settings(init, given)
-    for name in ("scale", "stddev", "value", "lower", "upper"):
-        if name in settings and not (
-            name in ("lower", "upper") and abs(settings[name]) == math.inf
-        ):
-            check_finite(settings[name], name)
+    settings = settings_of(init, given)
     if init in ("zeros", "ones", "constant"):
         value = settings.get("value", float(init == "ones"))
         check_fits(value, spec, "value")
@@ -121,10 +116,9 @@ def _drawn(init: str, settings: Mapping[str, Any], spec: LeafSpec) -> Values:
     if init == "normal":
         return Values("normal", settings["stddev"])
     if init == "truncated_normal":
-        _check_bounds(settings["lower"], settings["upper"])
         bounds = {"lower": settings["lower"], "upper": settings["upper"]}
         return Values("truncated_normal", settings["stddev"], bounds=bounds)
-    return _scaled({**settings, **_SCALINGS.get(init, {})}, init, spec)
+    return _scaled(settings, init, spec)
 
 
 def check_known(init: str) -> None:
@@ -139,8 +133,12 @@ def check_known(init: str) -> None:
         )
 
 
-def _settings(init: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of an initializer: as given, else as jax has them."""
+def settings_of(init: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of an initializer: as given, else as jax has them.
+
+    Raises:
+        PlanError: there is no such initializer, it lacks or does not know one, or could draw nothing with it.
+    """
     check_known(init)
     known = INITIALIZERS[init]
     foreign = [name for name in given if name not in known]
@@ -156,13 +154,21 @@ def _settings(init: str, given: Mapping[str, Any]) -> dict[str, Any]:
         raise PlanError(
             f"{init} needs {', '.join(missing)}", fix=f"add `{missing[0]}: …`", field=missing[0]
         )
-    return {**known, **given}
+    settings = {**known, **given, **_SCALINGS.get(init, {})}
+    for name in ("scale", "stddev", "value", "lower", "upper"):
+        if name in settings and not (
+            name in ("lower", "upper") and abs(settings[name]) == math.inf
+        ):
+            check_finite(settings[name], name)
+    if init == "truncated_normal":
+        _check_bounds(settings["lower"], settings["upper"])
+    if init in WITH_FANS and settings["scale"] <= 0:
+        raise PlanError(f"{init} needs a scale above 0", field="scale")
+    return settings
 
 
 def _scaled(settings: Mapping[str, Any], init: str, spec: LeafSpec) -> Values:
     """Variance scaling: the variance is ``scale`` over a fan."""
-    if settings["scale"] <= 0:
-        raise PlanError(f"{init} needs a scale above 0", field="scale")
     fan_in, fan_out = fans(
         spec.shape, settings["in_axis"], settings["out_axis"], settings["batch_axis"], init
     )

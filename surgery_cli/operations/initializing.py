@@ -74,14 +74,15 @@ class Initializing(Operation, kw_only=True, frozen=True):
         """The seed of the edit, else that of the plan."""
         return scene.seed if self.seed is None else self.seed
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """The parameters of the initializer that the edit says."""
+        said = {name: getattr(self, name) for name in initializers.PARAMETERS}
+        return {name: value for name, value in said.items() if value is not None}
+
     def values_of(self, init: str, spec: LeafSpec) -> initializers.Values:
         """What an initializer draws for such a leaf. Raises as ``initializers.resolve``."""
-        given = {
-            name: getattr(self, name)
-            for name in initializers.PARAMETERS
-            if getattr(self, name) is not None
-        }
-        return initializers.resolve(init, given, spec)
+        return initializers.resolve(init, self.given, spec)
 
     def kernel_of(self, init: str, spec: LeafSpec, scene: States) -> Kernel:
         """What makes such a leaf by an initializer. Raises as ``initializers.resolve``."""

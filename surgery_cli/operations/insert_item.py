@@ -14,8 +14,8 @@ from surgery_cli.draft.undo import Homes, Undo
 from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.extract_item import subtree
-from surgery_cli.operations.new_items import check_name, with_item
-from surgery_cli.operations.new_places import node_of, place_of, refuse_conditions
+from surgery_cli.operations.new_items import check_item_name, check_name, with_item
+from surgery_cli.operations.new_places import check_place, node_of, place_of, refuse_conditions
 from surgery_cli.operations.rekey import PlaceOperation, rekey
 from surgery_cli.operations.replace import Replace
 from surgery_cli.optimizer.follow.moved_slots import Paths, Relation, slots_after
@@ -55,6 +55,7 @@ class InsertItem(PlaceOperation, tag="insert-item", kw_only=True, frozen=True):
         ),
     ] = msgspec.field(name="as", default="")
 
+    takes_policy: ClassVar[bool] = True
     example: ClassVar[str] = """\
 op: insert-item
 at: params
@@ -62,6 +63,41 @@ with: runs/weights
 """
     path_fields: ClassVar[tuple[str, ...]] = ("with",)
     instead_of_at: ClassVar[tuple[str, ...]] = ("as",)
+
+    def check_values(self) -> None:
+        super().check_values()
+        refuse_conditions(self)
+        if not self.as_:
+            self._check_place()
+            return
+        self.refuse_policy()
+        if not self.with_:
+            raise PlanError(
+                worded("{as} makes an item of what comes from another checkpoint"),
+                why=worded("nothing is said in {with}"),
+                fix=worded(
+                    "name the checkpoint in {with}; `extract-item` takes a part of this one"
+                ),
+                field="as",
+            )
+        if self.at:
+            raise PlanError(
+                worded("'insert-item' has both {at} and {as}"),
+                why=worded("{at} says a place in the tree, {as} a new item"),
+                fix="say one of them",
+                field="as",
+            )
+        check_item_name(self.as_)
+
+    def _check_place(self) -> None:
+        if len(self.patterns) != 1 or not PathPattern(self.patterns[0]).is_literal:
+            raise PlanError(
+                "'insert-item' names one place",
+                why=worded("{at} is {}", ", ".join(self.patterns) or "missing"),
+                fix="write a path without wildcards: `params`, `default/params`",
+                field="at",
+            )
+        check_place(self.patterns[0])
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         if self.as_:
@@ -100,24 +136,6 @@ with: runs/weights
 
     def _beside(self, draft: Draft, scene: Scene) -> Draft:
         """The draft with a further item."""
-        self.refuse_policy()
-        refuse_conditions(self)
-        if not self.with_:
-            raise PlanError(
-                worded("{as} makes an item of what comes from another checkpoint"),
-                why=worded("nothing is said in {with}"),
-                fix=worded(
-                    "name the checkpoint in {with}; `extract-item` takes a part of this one"
-                ),
-                field="as",
-            )
-        if self.at:
-            raise PlanError(
-                worded("'insert-item' has both {at} and {as}"),
-                why=worded("{at} says a place in the tree, {as} a new item"),
-                fix="say one of them",
-                field="as",
-            )
         if not draft.items.names:
             raise PlanError(
                 worded("{as} is for steps with items"),
@@ -144,14 +162,6 @@ with: runs/weights
 
     def _place(self, draft: Draft) -> LeafPath:
         """The one place that `at` names, which need not exist."""
-        refuse_conditions(self)
-        if len(self.patterns) != 1 or not PathPattern(self.patterns[0]).is_literal:
-            raise PlanError(
-                "'insert-item' names one place",
-                why=worded("{at} is {}", ", ".join(self.patterns) or "missing"),
-                fix="write a path without wildcards: `params`, `default/params`",
-                field="at",
-            )
         return place_of(self.patterns[0], draft)
 
     def _item(self, draft: Draft, place: LeafPath) -> str:

@@ -12,8 +12,7 @@ from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored, made
 from surgery_cli.draft.kernels.deltas import AddDeltas
 from surgery_cli.draft.kernels.gram import Gram, Slerp, gram_shape
 from surgery_cli.draft.kernels.weighted_sum import WeightedMean
-from surgery_cli.draft.recipe import Draft
-from surgery_cli.draft.settings import resolve_axes
+from surgery_cli.draft.settings import check_axes, resolve_axes
 from surgery_cli.draft.source_leaves import find_leaf
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Scene
@@ -72,7 +71,7 @@ class Interpolate(Merging, tag="interpolate", kw_only=True, frozen=True):
         numbers = (self.t,) if isinstance(self.t, int | float) else self.t
         return not self.base and all(0 <= number <= 1 for number in numbers)
 
-    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
+    def check_values(self) -> None:
         check_layered(self.t, "t", -float("inf"), float("inf"), open_low=False)
         for field, is_given in (("base", bool(self.base)), ("axis", self.axis is not None)):
             if is_given and self.method != "nuslerp":
@@ -82,7 +81,8 @@ class Interpolate(Merging, tag="interpolate", kw_only=True, frozen=True):
                     fix=worded("leave it out, or say {method: nuslerp}"),
                     field=field,
                 )
-        super().check(named, draft, scene)
+        super().check_values()
+        check_axes(self.axis, "axis")
 
     def merger(self, named: Selection, scene: Scene) -> MergeLeaf:
         far = by_layer(self.t, named, "t")

@@ -12,7 +12,7 @@ from surgery_cli.draft.effect import Effect, Resamples
 from surgery_cli.draft.expression import Recipe
 from surgery_cli.draft.kernels.resample import Grid, Resample
 from surgery_cli.draft.recipe import is_numeric
-from surgery_cli.draft.settings import resolve_axes
+from surgery_cli.draft.settings import check_axes, resolve_axes
 from surgery_cli.errors import PlanError
 from surgery_cli.inputs.limits import PLACES
 from surgery_cli.operations.rearranging import ShapeEdit
@@ -84,22 +84,30 @@ class InterpolatePositions(ShapeEdit, tag="interpolate-positions", kw_only=True,
     def effect_on(self, recipe: Recipe, before: LeafSpec) -> Effect:
         return Resamples(self.map(before))
 
-    def map(self, leaf: LeafSpec) -> ShapeMap:
-        if not is_numeric(leaf):
-            raise PlanError(
-                f"{self.name} does not apply to {leaf.type_text}",
-                why="sums by weights are of floating leaves",
-                fix=worded("add {where_dtype: floating} to skip such leaves"),
-            )
-        align = self.align or ("corners" if self.method == "linear" else "centers")
-        if self.method == "pinv" and align != "centers":
+    @property
+    def _align(self) -> str:
+        return self.align or ("corners" if self.method == "linear" else "centers")
+
+    @property
+    def _old(self) -> tuple[int, ...]:
+        """The size of the grid as it is, where the edit says it."""
+        return (self.grid,) if isinstance(self.grid, int) else self.grid or ()
+
+    @property
+    def _size(self) -> tuple[int, ...]:
+        return (self.size,) if isinstance(self.size, int) else self.size
+
+    def check_values(self) -> None:
+        super().check_values()
+        check_axes(self.axis, "axis")
+        if self.method == "pinv" and self._align != "centers":
             raise PlanError(
                 worded("{method: pinv} does not go with {align: corners}"),
                 why="images are resized with pixels as areas",
                 fix=worded("leave {align} out"),
                 field="align",
             )
-        new = (self.size,) if isinstance(self.size, int) else self.size
+        new = self._size
         if not new or any(size < 1 for size in new):
             raise PlanError(
                 worded("{size: {}} is no size", self._text(new)),
@@ -107,11 +115,26 @@ class InterpolatePositions(ShapeEdit, tag="interpolate-positions", kw_only=True,
                 fix=worded("write the new size, such as {size: '24,24'}"),
                 field="size",
             )
+        if any(size < 1 for size in self._old):
+            raise PlanError(
+                worded("{grid: {}} is no size", self._text(self._old)),
+                why="sizes are 1 or more",
+                fix=worded("write the size that it has now, such as {grid: '14,16'}"),
+                field="grid",
+            )
         PLACES.check(math.prod(new), "the interpolated axis", PlanError)
+
+    def map(self, leaf: LeafSpec) -> ShapeMap:
+        if not is_numeric(leaf):
+            raise PlanError(
+                f"{self.name} does not apply to {leaf.type_text}",
+                why="sums by weights are of floating leaves",
+                fix=worded("add {where_dtype: floating} to skip such leaves"),
+            )
         axes = resolve_axes(self.axis, len(leaf.shape), "axis")
         if len(axes) == 1:
-            return Resample((self._grid(leaf, axes[0], new),), self.method, align)
-        return Resample(self._axes(leaf, axes, new), self.method, align)
+            return Resample((self._grid(leaf, axes[0], self._size),), self.method, self._align)
+        return Resample(self._axes(leaf, axes, self._size), self.method, self._align)
 
     def _axes(
         self, leaf: LeafSpec, axes: tuple[int, ...], new: tuple[int, ...]
@@ -135,10 +158,8 @@ class InterpolatePositions(ShapeEdit, tag="interpolate-positions", kw_only=True,
     def _grid(self, leaf: LeafSpec, axis: int, new: tuple[int, ...]) -> Grid:
         """A grid along one axis."""
         count = leaf.shape[axis] - self.keep_first
-        old = (self.grid,) if isinstance(self.grid, int) else self.grid
-        if old is None:
-            side = round(max(count, 0) ** (1 / len(new)))
-            old = (side,) * len(new)
+        side = round(max(count, 0) ** (1 / len(new)))
+        old = (side,) * len(new) if self.grid is None else self._old
         if math.prod(old) == count and len(old) == len(new) and min(old) > 0:
             return Grid(axis, old, new, self.keep_first)
         kept = f" behind {self.keep_first} that stay" if self.keep_first else ""

@@ -15,6 +15,7 @@ from surgery_cli.operations.partners import OtherCheckpoint, PartnerPath
 from surgery_cli.operations.rekey import PlaceOperation, rekey
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, TreeSpec, nodes_above
+from surgery_cli.tree.targets import check_references
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
@@ -42,8 +43,11 @@ class Intersect(PlaceOperation, tag="intersect", kw_only=True, frozen=True):
     selects_everything_without_at: ClassVar[bool] = True
     path_fields: ClassVar[tuple[str, ...]] = ("with",)
 
+    def check_values(self) -> None:
+        super().check_values()
+        check_references(self.from_, self.patterns, "from")
+
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
-        self.refuse_policy()
         selected = scene.select(self, draft)
         tree = scene.open(self.with_)[1].tree
         gone = [path for path in selected if not self._is_there(path, tree, selected, draft, scene)]

@@ -16,7 +16,7 @@ from surgery_cli.operations.series_notes import series_notes
 from surgery_cli.optimizer.follow.origins import Origin
 from surgery_cli.tree.paths import LeafPath, Match, PathPattern, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
-from surgery_cli.tree.targets import Places, Target, with_number
+from surgery_cli.tree.targets import Places, Target, check_targets, with_number
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Note
@@ -44,6 +44,10 @@ class Joining(Regrouping):
             PlanError: they have no such axis.
         """
         raise NotImplementedError
+
+    def check_values(self) -> None:
+        super().check_values()
+        check_targets(dict.fromkeys(self.patterns, self.to))
 
     def origins(self, selected: Selection, draft: Draft) -> Mapping[LeafPath, Origin]:
         found: dict[LeafPath, Origin] = {}

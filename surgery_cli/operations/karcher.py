@@ -10,7 +10,6 @@ from msgspec import Meta
 
 from surgery_cli.draft.expression import Made, Recipe
 from surgery_cli.draft.kernels.gram import Karcher
-from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.interpolate import gram_of
@@ -39,8 +38,11 @@ class KarcherMean(Merging, tag="karcher", kw_only=True, frozen=True):
     example: ClassVar[str] = "- op: karcher\n  at: params\n  with: [runs/other, runs/third]\n"
     source_is_base: ClassVar[bool] = False
 
-    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
-        count = len(self.others(scene)) + 1
+    def check_values(self) -> None:
+        super().check_values()
+        for weight in self.weights:
+            check_layered(weight, "weights", 0.0, math.inf, open_low=True)
+        count = len(self._named) + 1
         if self.weights and len(self.weights) != count:
             raise PlanError(
                 f"{len(self.weights)} weights for {count} members",
@@ -48,9 +50,6 @@ class KarcherMean(Merging, tag="karcher", kw_only=True, frozen=True):
                 fix="give one weight for each member, or none for equal ones",
                 field="weights",
             )
-        for weight in self.weights:
-            check_layered(weight, "weights", 0.0, math.inf, open_low=True)
-        super().check(named, draft, scene)
 
     @property
     def is_between(self) -> bool:

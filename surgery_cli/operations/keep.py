@@ -19,6 +19,5 @@ at: params
     is_literal: ClassVar[bool] = True
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
-        self.refuse_policy()
         kept = scene.select(self, draft)
         return rekey(draft, {p: () for p in draft.leaves if p not in kept}, is_literal=True)

@@ -42,6 +42,7 @@ from surgery_cli.operations.partners import Missing, Partnered
 from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.tree.targets import check_references
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Remark
@@ -106,7 +107,8 @@ class WithLora(Partnered, kw_only=True, frozen=True):
     def effect(self) -> Effect:
         return Shifts()
 
-    def _check(self, donor: Donor) -> None:
+    def check_values(self) -> None:
+        super().check_values()
         gathering = Gathering()
         with gathering.catching():
             check_layout(self.layout, self.scan_axis)
@@ -117,7 +119,12 @@ class WithLora(Partnered, kw_only=True, frozen=True):
             with gathering.catching():
                 check_finite(value, field)
         with gathering.catching():
-            self._said.check(donor.config)
+            self._said.check_values()
+        for field in ("a", "b", "alpha"):
+            place = getattr(self, field)
+            with gathering.catching():
+                if isinstance(place, str):
+                    check_references(place, self.patterns, field)
         gathering.raise_if_any()
 
     def donor(self, draft: Draft, scene: Scene) -> Donor:
@@ -234,7 +241,7 @@ class WithLora(Partnered, kw_only=True, frozen=True):
         if not selected:
             return draft
         donor = self.donor(draft, scene)
-        self._check(donor)
+        self._said.check(donor.config)
         pairs = self.pairs(selected, donor)
         own = {} if donor.name or self.follows_nothing else dict(self.copies(pairs, draft))
         changed: dict[LeafPath, Output] = {}

@@ -22,11 +22,11 @@ class SaidScale(NamedTuple):
     rslora: bool
     text: str
 
-    def check(self, config: AdapterConfig | None) -> None:
-        """See that one thing says the scale.
+    def check_values(self) -> None:
+        """See that the edit itself says at most one scale.
 
         Raises:
-            PlanError: none does, or two.
+            PlanError: it says two, or half of one.
         """
         if self.scale is not None and self.alpha is not None:
             raise PlanError(
@@ -41,6 +41,13 @@ class SaidScale(NamedTuple):
                 fix=worded("say {alpha: 16}, say; an adapter of PEFT's says both itself"),
                 field="rslora",
             )
+
+    def check(self, config: AdapterConfig | None) -> None:
+        """See that one thing says the scale, the edit or the adapter.
+
+        Raises:
+            PlanError: none does, or two.
+        """
         if isinstance(self.alpha, str) and config is not None:
             raise PlanError(
                 worded("{alpha} names a leaf, and `{}` says by what A·B is multiplied", NAME),

@@ -80,7 +80,8 @@ class Map(LeafOperation, tag="map", kw_only=True, frozen=True):
     def effect(self) -> Effect:
         return _EFFECTS[self.effect_]
 
-    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
+    def check_values(self) -> None:
+        super().check_values()
         if self.spec:
             self._returned()
 

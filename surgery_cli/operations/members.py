@@ -60,24 +60,7 @@ def others_of(named: Sequence[str], steps: str, scene: States) -> list[Member]:
 
 def _addresses(named: Sequence[str], steps: str, scene: States) -> list[str]:
     if not steps:
-        if named:
-            return list(named)
-        raise PlanError(
-            "`average` has only one member",
-            why=worded("neither {with} nor {steps} names another checkpoint"),
-            fix=worded(
-                "name one as {with: runs/other}, or a range of this run's steps as {steps: 100..500}"
-            ),
-            field="with",
-        )
-    if len(named) > 1:
-        raise PlanError(
-            worded(
-                "{steps} takes the steps of one run, and {with} names {} checkpoints", len(named)
-            ),
-            fix="name the run alone, or name each step: `run@100`, `run@200`",
-            field="steps",
-        )
+        return list(named)
     run = scene.open(named[0])[1] if named else scene.source
     if not run.steps:
         raise PlanError(
@@ -100,6 +83,31 @@ def _addresses(named: Sequence[str], steps: str, scene: States) -> list[str]:
             field="steps",
         )
     return found
+
+
+def refuse_unclear(named: Sequence[str], steps: str) -> None:
+    """See that checkpoints are named, or ``steps`` of one run.
+
+    Raises:
+        PlanError: neither is, or steps of several checkpoints.
+    """
+    if not steps and not named:
+        raise PlanError(
+            "`average` has only one member",
+            why=worded("neither {with} nor {steps} names another checkpoint"),
+            fix=worded(
+                "name one as {with: runs/other}, or a range of this run's steps as {steps: 100..500}"
+            ),
+            field="with",
+        )
+    if steps and len(named) > 1:
+        raise PlanError(
+            worded(
+                "{steps} takes the steps of one run, and {with} names {} checkpoints", len(named)
+            ),
+            fix="name the run alone, or name each step: `run@100`, `run@200`",
+            field="steps",
+        )
 
 
 def refuse_repeated(

@@ -12,7 +12,12 @@ from surgery_cli.draft.recipe import Draft, Output
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.new_leaves import refuse_old_slots, with_new_leaves
-from surgery_cli.operations.new_places import node_of, place_of, refuse_conditions
+from surgery_cli.operations.new_places import (
+    check_place,
+    node_of,
+    place_of,
+    refuse_conditions,
+)
 from surgery_cli.operations.partners import OtherCheckpoint
 from surgery_cli.operations.rekey import PlaceOperation
 from surgery_cli.operations.replace import Replace
@@ -39,13 +44,19 @@ class Merge(PlaceOperation, tag="merge", kw_only=True, frozen=True):
         Meta(description="Leaves that stand on both sides: those here stay, or are replaced."),
     ] = "error"
 
+    takes_policy: ClassVar[bool] = True
     example: ClassVar[str] = "op: merge\nat: params\nwith: runs/other\nboth: theirs\n"
     selects_everything_without_at: ClassVar[bool] = True
     path_fields: ClassVar[tuple[str, ...]] = ("with",)
 
-    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+    def check_values(self) -> None:
+        super().check_values()
         refuse_old_slots(self)
         refuse_conditions(self)
+        for pattern in self.patterns:
+            check_place(pattern)
+
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         name, source = scene.open(self.with_)
         new: dict[LeafPath, Output] = {}
         both: dict[LeafPath, LeafRef] = {}

@@ -68,16 +68,20 @@ class Merging(Partnered, Numeric, kw_only=True, frozen=True):
 
     def others(self, scene: States) -> list[Member]:
         """The other members, in the order in which they are named."""
-        named = (self.with_,) if isinstance(self.with_, str) else self.with_
-        return others_of(named, "", scene)
+        return others_of(self._named, "", scene)
+
+    @property
+    def _named(self) -> tuple[str, ...]:
+        return (self.with_,) if isinstance(self.with_, str) else self.with_
 
     def member_weights(self) -> tuple[Layered, ...]:
         """One for each of the others, or none for equal ones."""
         return ()
 
-    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
-        others = self.others(scene)
-        count, weights = len(others), self.member_weights()
+    def check_values(self) -> None:
+        super().check_values()
+        named, weights = self._named, self.member_weights()
+        count = len(named)
         if count < self.least_others or (self.most_others or count) < count:
             wanted = "one" if self.most_others == 1 else f"at least {self.least_others}"
             raise PlanError(
@@ -89,11 +93,15 @@ class Merging(Partnered, Numeric, kw_only=True, frozen=True):
         if weights and len(weights) != count:
             raise PlanError(
                 f"{len(weights)} weights for {count} members",
-                why=f"the members are {listed([member.text for member in others], 24)}; the source is the base,"
-                " and has none",
+                why=f"the members are {listed(named, 24)}; the source is the base, and has none",
                 fix="give one weight for each of them, or none for equal ones",
                 field="weights",
             )
+        if not all(map(math.isfinite, all_numbers(weights))):
+            raise PlanError("the weights are not all finite", fix="write numbers", field="weights")
+
+    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
+        others = self.others(scene)
         is_edited = any(not draft.is_untouched(path) for path in named)
         refuse_repeated(others, scene, is_edited=is_edited, is_base=self.source_is_base)
         refuse_lacking(named, others, draft)
@@ -173,14 +181,8 @@ class Merging(Partnered, Numeric, kw_only=True, frozen=True):
 def weights_by_layer(
     weights: Sequence[Layered], count: int, named: Selection
 ) -> Callable[[LeafPath], tuple[float, ...]]:
-    """The weights of so many members for each leaf; 1 each if there are none.
-
-    Raises:
-        PlanError: they are not finite.
-    """
+    """The weights of so many members for each leaf; 1 each if there are none."""
     each = [by_layer(weight, named, "weights") for weight in weights or (1.0,) * count]
-    if not all(map(math.isfinite, all_numbers(weights))):
-        raise PlanError("the weights are not all finite", fix="write numbers", field="weights")
     return lambda path: tuple(of(path) for of in each)
 
 

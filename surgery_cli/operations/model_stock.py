@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from surgery_cli.draft.expression import Made, Recipe
 from surgery_cli.draft.kernels.gram import ModelStock
-from surgery_cli.draft.settings import resolve_axes
+from surgery_cli.draft.settings import check_axes, resolve_axes
 from surgery_cli.operations.interpolate import gram_of
 from surgery_cli.operations.merging import Merging, difference
 from surgery_cli.tree.paths import LeafPath
@@ -35,6 +35,10 @@ class ModelStockMerge(Merging, tag="model-stock", kw_only=True, frozen=True):
 
     example: ClassVar[str] = "- op: model-stock\n  at: params\n  with: [runs/other, runs/third]\n"
     least_others: ClassVar[int] = 2
+
+    def check_values(self) -> None:
+        super().check_values()
+        check_axes(self.axis, "axis")
 
     @property
     def is_between(self) -> bool:

@@ -21,6 +21,17 @@ _BESIDE = f"beside '{_UNNAMED}'"
 _ITEM_NAME = re.compile(r"[A-Za-z_][\w.-]*")
 
 
+def check_item_name(name: str) -> None:
+    """Raise PlanError unless an item may be called so, in any step."""
+    if not _ITEM_NAME.fullmatch(name) or ".orbax" in name:
+        raise PlanError(
+            f"'{name}' cannot be the name of an item",
+            why="an item is a directory of the step; names begin with a letter and have no slash",
+            fix=worded("choose one with {as}"),
+            field="as",
+        )
+
+
 def check_name(name: str, draft: Draft) -> None:
     """See that a step may have a further item of this name: one that was emptied may come back.
 
@@ -33,13 +44,7 @@ def check_name(name: str, draft: Draft) -> None:
             why="a new item stands beside all of them",
             fix="leave `--item` out, and begin paths with the item's name",
         )
-    if not _ITEM_NAME.fullmatch(name) or ".orbax" in name:
-        raise PlanError(
-            f"'{name}' cannot be the name of an item",
-            why="an item is a directory of the step; names begin with a letter and have no slash",
-            fix=worded("choose one with {as}"),
-            field="as",
-        )
+    check_item_name(name)
     known = {*draft.items.names, *draft.items.made}
     is_emptied = draft.items.is_prefixed and not any(path[:1] == (name,) for path in draft.leaves)
     if name in draft.items.taken | known and not (name in known and is_emptied):

@@ -33,9 +33,27 @@ def refuse_conditions(edit: Operation) -> None:
         )
 
 
+def check_place(text: str) -> None:
+    """See that a text names one place, whether something stands there or not.
+
+    Raises:
+        PlanError: it is a pattern, or no place.
+    """
+    pattern = PathPattern(text)
+    if not pattern.is_literal:
+        raise PlanError(
+            f"'{text}' is a pattern, not a place",
+            why="what need not be there yet has one path",
+            fix="write a path without wildcards: `params/head`",
+            field="at",
+        )
+    Target(text.strip("/"), "at").check(pattern)
+
+
 def place_of(text: str, draft: Draft) -> LeafPath:
     """The place with this text; keys of what exists above it have their types. Raises as ``Target.place``."""
-    target = Target(text.strip("/"))
+    check_place(text)
+    target = Target(text.strip("/"), "at")
     return target.place(Match((), LeafPath()), PathPattern(text), Places(draft.leaves))
 
 

@@ -48,6 +48,12 @@ def shaped(spec: LeafSpec, shape: Shape) -> LeafSpec:
     return resized(spec, _sizes(shape, spec))
 
 
+def check_shape(shape: Shape) -> None:
+    """Raise PlanError unless that is a shape, if it is said, whatever the leaf."""
+    if shape is not None:
+        _parts(shape)
+
+
 def said(shape: Shape) -> str:
     """A shape as users write it.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
@@ -12,10 +11,8 @@ from surgery_cli.draft.effect import Effect, Shifts
 from surgery_cli.draft.expression import Made, Recipe
 from surgery_cli.draft.kernel import Kernel
 from surgery_cli.draft.kernels.sums import Plus, deviation_of
-from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.settings import check_above_zero, check_finite
 from surgery_cli.errors import PlanError
-from surgery_cli.operations.base import Scene
 from surgery_cli.operations.initializing import Draw
 from surgery_cli.operations.numeric import Numeric
 from surgery_cli.optimizer.follow.states import States
@@ -51,7 +48,8 @@ class Noise(Numeric, tag="noise", kw_only=True, frozen=True):
 
     example: ClassVar[str] = "- op: noise\n  at: params/Dense_0/kernel\n  std: 0.01\n"
 
-    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
+    def check_values(self) -> None:
+        super().check_values()
         check_deviation(self.std)
 
     def leaves_alone(self, spec: LeafSpec) -> bool:

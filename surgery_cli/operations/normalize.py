@@ -12,7 +12,7 @@ from surgery_cli.draft.effect import Effect, Scales
 from surgery_cli.draft.expression import Made, Recipe
 from surgery_cli.draft.kernel import Kernel, Kit, Measurement, Place
 from surgery_cli.draft.kernels.scale import Multiply
-from surgery_cli.draft.settings import check_finite, resolve_axes
+from surgery_cli.draft.settings import check_axes, check_finite, resolve_axes
 from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.numeric import Numeric
 from surgery_cli.optimizer.follow.states import States
@@ -50,8 +50,9 @@ class Normalize(Numeric, tag="normalize", kw_only=True, frozen=True):
     def leaves_alone(self, spec: LeafSpec) -> bool:
         return spec.size == 0 and self.on_zero == "keep"
 
-    def output(self, spec: LeafSpec) -> LeafSpec:
-        super().output(spec)
+    def check_values(self) -> None:
+        super().check_values()
+        check_axes(self.axis, "axis")
         check_finite(self.to, "to")
         if self.to <= 0:
             raise PlanError(
@@ -60,6 +61,9 @@ class Normalize(Numeric, tag="normalize", kw_only=True, frozen=True):
                 fix=worded("write a number above 0, such as {to: 1.0}"),
                 field="to",
             )
+
+    def output(self, spec: LeafSpec) -> LeafSpec:
+        super().output(spec)
         count = len(self.measured_axes(len(spec.shape)))
         if self.norm == "spectral" and (count < 2 or (self.axis is not None and count > 2)):
             raise PlanError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from surgery_cli.errors import PlanError
@@ -84,6 +84,12 @@ class Series:
             ),
             field="to",
         )
+
+    def check(self, patterns: Iterable[str]) -> None:
+        """See that what each pattern captures fills the places. Raises PlanError as ``Target.check``."""
+        for pattern in map(PathPattern, patterns):
+            for target in self.targets:
+                target.check(pattern)
 
     def places(self, match: Match, pattern: PathPattern, places: Places) -> list[LeafPath]:
         """Where the parts of a node go, in order. Raises PlanError as ``Target.place``."""

@@ -46,8 +46,9 @@ class Pad(Rearranging, tag="pad", kw_only=True, frozen=True):
     def along(self) -> int:
         return self.axis
 
-    def map(self, leaf: LeafSpec) -> Arrangement:
-        (axis,) = resolve_axes(self.axis, len(leaf.shape), "axis")
+    def check_values(self) -> None:
+        super().check_values()
+        check_finite(self.value, "value")
         if not self.before + self.after:
             raise PlanError(
                 "no places are asked for",
@@ -55,6 +56,9 @@ class Pad(Rearranging, tag="pad", kw_only=True, frozen=True):
                 fix=worded("say how many, such as {after: 128}"),
                 field="after",
             )
+
+    def map(self, leaf: LeafSpec) -> Arrangement:
+        (axis,) = resolve_axes(self.axis, len(leaf.shape), "axis")
         return Grow(axis, self.before, leaf.shape[axis], self.after)
 
     def undoing(self, leaf: LeafSpec) -> Rearranging:
@@ -63,7 +67,6 @@ class Pad(Rearranging, tag="pad", kw_only=True, frozen=True):
 
     def output(self, spec: LeafSpec) -> LeafSpec:
         after = super().output(spec)
-        check_finite(self.value, "value")
         if spec.dtype != "bool" or self.value not in (0, 1):
             check_fits(self.value, spec, "value")
         return after

@@ -23,6 +23,12 @@ class Parting(Regrouping):
         """Where the parts go. Raises PlanError as ``Series``."""
         raise NotImplementedError
 
+    def check_values(self) -> None:
+        super().check_values()
+        series = self.series
+        series.check(self.patterns)
+        raise_all(_several_parts(len({target.text for target in series.targets}), len(series)))
+
     def maps(self, leaf: LeafSpec, count: int) -> Sequence[Arrangement]:
         """What takes each of ``count`` parts out of a leaf.
 
@@ -47,7 +53,7 @@ class Parting(Regrouping):
                         if found.setdefault(new, Origin((leaf,), by)).paths != (leaf,):
                             gathering.problems.append(_twice(new, leaf, found[new].paths[0]))
         gathering.raise_if_any()
-        raise_all(_several_parts(selected, found, len(series)))
+        raise_all(_several_parts(len(found), len(selected) * len(series)))
         return found
 
     def _maps(self, path: LeafPath, spec: LeafSpec, count: int) -> Sequence[Arrangement | None]:
@@ -67,16 +73,14 @@ def _twice(new: LeafPath, one: LeafPath, other: LeafPath) -> Problem:
     )
 
 
-def _several_parts(
-    selected: Selection, found: Mapping[LeafPath, Origin], count: int
-) -> list[Problem]:
-    """Two parts of one leaf on one place."""
-    if len(found) == len(selected) * count:
+def _several_parts(found: int, wanted: int) -> list[Problem]:
+    """Two parts of one leaf on one place: fewer places are found than parts are wanted."""
+    if found == wanted:
         return []
     return [
         Problem(
             "two parts would stand at one place",
-            why=f"there are {count} places, and some are the same",
+            why=f"there are {wanted} parts, and {found} places",
             fix="give each part its own place",
             field="to",
         )

@@ -43,6 +43,11 @@ class Permute(Rearranging, tag="permute", kw_only=True, frozen=True):
     example: ClassVar[str] = "- op: permute\n  at: params/Dense_0/kernel\n  index: [3, 1, 0, 2]\n"
     path_fields: ClassVar[tuple[str, ...]] = ("index",)
 
+    def check_values(self) -> None:
+        super().check_values()
+        if not isinstance(self.index, str):
+            self._check_order(len(self.index))
+
     @property
     def along(self) -> int:
         return self.axis
@@ -54,7 +59,12 @@ class Permute(Rearranging, tag="permute", kw_only=True, frozen=True):
 
     def map(self, leaf: LeafSpec) -> Arrangement:
         (axis,) = resolve_axes(self.axis, len(leaf.shape), "axis")
-        index, size = self.index, leaf.shape[axis]
+        self._check_order(leaf.shape[axis])
+        assert not isinstance(self.index, str)
+        return Take(axis, self.index)
+
+    def _check_order(self, size: int) -> None:
+        index = self.index
         assert not isinstance(index, str), "the edit is to be settled first"
         if sorted(index) != list(range(size)):
             raise PlanError(
@@ -63,7 +73,6 @@ class Permute(Rearranging, tag="permute", kw_only=True, frozen=True):
                 fix=f"it must hold each number from 0 to {size - 1} once; `slice` drops places, `pad` adds some",
                 field="index",
             )
-        return Take(axis, index)
 
     def undoing(self, leaf: LeafSpec) -> Rearranging | None:
         kernel = self.map(leaf)

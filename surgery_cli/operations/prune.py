@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
@@ -69,7 +69,8 @@ class Prune(Masking, tag="prune", kw_only=True, frozen=True):
 
     example: ClassVar[str] = "- op: prune\n  at: params/Dense_0/kernel\n  sparsity: 0.5\n"
 
-    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
+    def check_values(self) -> None:
+        super().check_values()
         if bool(self.pattern) == (self.sparsity is not None):
             raise PlanError(
                 "`prune` takes a share or a pattern" + (", not both" if self.pattern else ""),

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from surgery_cli.draft.effect import Effect
 from surgery_cli.draft.expression import Recipe
 from surgery_cli.draft.kernel import Kernel
 from surgery_cli.draft.recipe import Draft
-from surgery_cli.operations import initializers
 from surgery_cli.operations.base import LeafOperation, Scene
 from surgery_cli.operations.drawing import Drawing
-from surgery_cli.operations.new_shapes import Shape, shaped
+from surgery_cli.operations.new_shapes import Shape, check_shape, shaped
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
@@ -34,8 +32,9 @@ class Reinit(Drawing, LeafOperation, tag="reinit", kw_only=True, frozen=True):
     def leaves_alone(self, spec: LeafSpec) -> bool:
         return spec.has_array and spec.size == 0 and self.shape is None
 
-    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
-        initializers.check_known(self.init)
+    def check_values(self) -> None:
+        super().check_values()
+        check_shape(self.shape)
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         return self.noting_fans_of(self.init, super().rewrite(draft, scene), draft)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import ClassVar
 
 from surgery_cli.draft.recipe import Draft, Output
 from surgery_cli.errors import PlanError, Problem, raise_all
@@ -26,6 +27,14 @@ class PlaceOperation(Operation):
 
     def selectable(self, spec: LeafSpec) -> bool:
         return True
+
+    takes_policy: ClassVar[bool] = False
+    """True if values may come along, whose slots follow by a policy (`add`)."""
+
+    def check_values(self) -> None:
+        super().check_values()
+        if not self.takes_policy:
+            self.refuse_policy()
 
     def refuse_policy(
         self, why: str = "the optimizer state always follows a change of place"

@@ -13,7 +13,7 @@ from surgery_cli.operations.base import Scene
 from surgery_cli.operations.collisions import merge_notes
 from surgery_cli.operations.rekey import PlaceOperation, rekey
 from surgery_cli.tree.paths import LeafPath, Selection
-from surgery_cli.tree.targets import Places, Target
+from surgery_cli.tree.targets import Places, Target, check_targets
 from surgery_cli.words.advice import worded
 
 
@@ -49,8 +49,12 @@ to: params/head
     def patterns(self) -> tuple[str, ...]:
         return (*super().patterns, *self.moves)
 
-    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
-        self.refuse_policy()
+    @property
+    def _targets(self) -> dict[str, str]:
+        return self.moves or dict.fromkeys(self.patterns, self.to)
+
+    def check_values(self) -> None:
+        super().check_values()
         if self.moves and (self.at or self.to):
             raise PlanError(
                 worded("`rename` has both {moves} and {at} or {to}"),
@@ -66,8 +70,10 @@ to: params/head
                 ),
                 field="to",
             )
-        targets = self.moves or dict.fromkeys(self.patterns, self.to)
-        moves, nodes = new_places(scene.select(self, draft), targets, draft)
+        check_targets(self._targets)
+
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        moves, nodes = new_places(scene.select(self, draft), self._targets, draft)
         if moves and all(old == new for old, new in moves.items()):
             raise PlanError(
                 f"'{next(iter(moves))}' already stands there",

@@ -56,17 +56,20 @@ class Repeat(Rearranging, tag="repeat", kw_only=True, frozen=True):
     def along(self) -> int | None:
         return None if self.new_axis else self.axis
 
+    def check_values(self) -> None:
+        super().check_values()
+        PLACES.check(self.times, "the repeated axis", PlanError)
+        if self.new_axis and self.order is not None:
+            raise PlanError(
+                worded("{order: {}} means nothing with {new_axis}", self.order),
+                why="along a new axis all places are copies of one leaf",
+                fix=worded("leave {order} out"),
+                field="order",
+            )
+
     def map(self, leaf: LeafSpec) -> Arrangement:
         (axis,) = resolve_axes(self.axis, len(leaf.shape) + self.new_axis, "axis")
         if self.new_axis:
-            if self.order is not None:
-                raise PlanError(
-                    worded("{order: {}} means nothing with {new_axis}", self.order),
-                    why="along a new axis all places are copies of one leaf",
-                    fix=worded("leave {order} out"),
-                    field="order",
-                )
-            PLACES.check(self.times, "the repeated axis", PlanError)
             return Copies(axis, self.times)
         size = leaf.shape[axis]
         count = self.times * size

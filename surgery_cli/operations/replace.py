@@ -13,17 +13,18 @@ from surgery_cli.draft.kernel import Kernel
 from surgery_cli.draft.kernels.convert import converted
 from surgery_cli.draft.kernels.fill import Fill
 from surgery_cli.draft.recipe import Draft, Edited, Output
-from surgery_cli.draft.settings import check_fits
+from surgery_cli.draft.settings import check_finite, check_fits
 from surgery_cli.draft.source_leaves import counterpart, split_entry
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Scene
-from surgery_cli.operations.new_shapes import Shape, pattern_of, said, shaped
+from surgery_cli.operations.new_shapes import Shape, check_shape, pattern_of, said, shaped
 from surgery_cli.operations.partners import Missing, Partnered, PartnerPath
 from surgery_cli.operations.stacked_shapes import stacking_advice
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import is_complex, is_floating, is_integer
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.tree.targets import check_references
 from surgery_cli.words.advice import worded
 
 
@@ -48,16 +49,32 @@ class Replace(Partnered, tag="replace", kw_only=True, frozen=True):
     example: ClassVar[str] = "- op: replace\n  at: params/Dense_0/bias\n  with: 0\n"
     path_fields: ClassVar[tuple[str, ...]] = ("with",)
 
+    def check_values(self) -> None:
+        super().check_values()
+        check_shape(self.shape)
+        if not isinstance(self.with_, str):
+            check_finite(self.with_, "with")
+            if self.from_:
+                raise PlanError(
+                    worded("{from} needs something to take leaves from"),
+                    why=worded("{with} is the number {}", self.with_),
+                    fix=worded("name a checkpoint or a file in {with}"),
+                    field="from",
+                )
+            return
+        file, entry = split_entry(self.with_)
+        if entry is not None and self.from_:
+            raise PlanError(
+                f"'{entry}' and '{self.from_}' both name a leaf of '{file}'",
+                fix=worded("write {with: {}}, {from: {}}", file, self.from_),
+                field="from",
+            )
+        check_references(self.from_, self.patterns, "from")
+
     def output(self, spec: LeafSpec) -> LeafSpec:
         """For a number: any leaf that holds it."""
         number = self.with_
-        if isinstance(number, str) or self.from_:
-            raise PlanError(
-                worded("{from} needs something to take leaves from"),
-                why=worded("{with} is the number {}", number),
-                fix=worded("name a checkpoint or a file in {with}"),
-                field="from",
-            )
+        assert not isinstance(number, str)
         is_number = is_floating(spec.dtype) or is_integer(spec.dtype) or is_complex(spec.dtype)
         if not is_number or spec.kind not in _ARRAYS:
             raise PlanError(
@@ -80,12 +97,6 @@ class Replace(Partnered, tag="replace", kw_only=True, frozen=True):
         if not isinstance(self.with_, str):
             return super().rewrite(draft, scene)
         file, entry = split_entry(self.with_)
-        if entry is not None and self.from_:
-            raise PlanError(
-                f"'{entry}' and '{self.from_}' both name a leaf of '{file}'",
-                fix=worded("write {with: {}}, {from: {}}", file, self.from_),
-                field="from",
-            )
         selected, notes = self.partnered(scene.select(self, draft), draft, scene)
         name, source = scene.open(file)
         changed: dict[LeafPath, Output] = {}

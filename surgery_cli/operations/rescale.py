@@ -34,10 +34,10 @@ class Rescale(Numeric, tag="rescale", kw_only=True, frozen=True):
     example: ClassVar[str] = "- op: rescale\n  at: params/Dense_0/kernel\n  by: 0.5\n"
     path_fields: ClassVar[tuple[str, ...]] = ("by",)
 
-    def output(self, spec: LeafSpec) -> LeafSpec:
+    def check_values(self) -> None:
+        super().check_values()
         if not isinstance(self.by, str):
             check_finite(self.by, "by")
-        return super().output(spec)
 
     def kernel(self, path: LeafPath, spec: LeafSpec, scene: States) -> Kernel:
         return Multiply() if isinstance(self.by, str) else Scale(self.by)

@@ -63,10 +63,13 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
         ]
         return selected.narrowed(slots)
 
-    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+    def check_values(self) -> None:
+        super().check_values()
         self.refuse_policy("it always resets")
         if self.fill is not None:
             check_finite(self.fill, "fill")
+
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         slots = [draft.slots[path] for path in scene.select(self, draft)]
         if not slots and not self.optional:
             raise PlanError(

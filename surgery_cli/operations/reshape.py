@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.kernels.reshape import Reshape as Reshaping
-from surgery_cli.draft.settings import resolve_axes
+from surgery_cli.draft.settings import check_axes, resolve_axes
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.rearranging import Rearranging
 from surgery_cli.tree.specs import LeafSpec
@@ -37,8 +37,9 @@ class Reshape(Rearranging, tag="reshape", kw_only=True, frozen=True):
 
     example: ClassVar[str] = "- op: reshape\n  at: params/Dense_0/kernel\n  shape: [2, 6]\n"
 
-    def map(self, leaf: LeafSpec) -> Arrangement:
-        first, after = self._replaced_axes(leaf)
+    def check_values(self) -> None:
+        super().check_values()
+        check_axes(self.axis, "axis")
         open_axes = [n for n, size in enumerate(self.shape) if size == -1]
         if len(open_axes) > 1 or any(size < -1 for size in self.shape):
             raise PlanError(
@@ -47,6 +48,9 @@ class Reshape(Rearranging, tag="reshape", kw_only=True, frozen=True):
                 fix=worded("write the sizes of all axes, such as {shape: [64, -1]}"),
                 field="shape",
             )
+
+    def map(self, leaf: LeafSpec) -> Arrangement:
+        first, after = self._replaced_axes(leaf)
         old = leaf.shape[first:after]
         known = math.prod(size for size in self.shape if size != -1)
         rest = math.prod(old) // known if known else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -16,7 +16,6 @@ from surgery_cli.operations.base import Scene
 from surgery_cli.operations.filling import Filling
 from surgery_cli.operations.rearranging import Rearranging
 from surgery_cli.operations.slice import part_of
-from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import listed, quoted
@@ -55,7 +54,8 @@ class Resize(Filling, tag="resize", kw_only=True, frozen=True):
     example: ClassVar[str] = "- op: resize\n  at: params/Dense_0/kernel\n  axis: 0\n  size: 6\n"
     path_fields: ClassVar[tuple[str, ...]] = ("with",)
 
-    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
+    def check_values(self) -> None:
+        super().check_values()
         if (self.axis is None) == (self.old_size is None):
             raise PlanError(
                 worded("`resize` needs {axis} or {old_size}")

@@ -9,7 +9,7 @@ from msgspec import Meta
 from surgery_cli.draft.effect import Effect, Sets
 from surgery_cli.draft.kernel import Kernel
 from surgery_cli.draft.kernels.fill import Fill
-from surgery_cli.draft.settings import check_fits
+from surgery_cli.draft.settings import check_finite, check_fits
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import LeafOperation
 from surgery_cli.optimizer.follow.states import States
@@ -34,6 +34,10 @@ class Set(LeafOperation, tag="set", kw_only=True, frozen=True):
     ]
 
     example: ClassVar[str] = "- op: set\n  at: step\n  to: 0\n"
+
+    def check_values(self) -> None:
+        super().check_values()
+        check_finite(self.to, "to")
 
     def output(self, spec: LeafSpec) -> LeafSpec:
         if spec.kind not in _HOLDS_A_NUMBER or spec.size != 1:

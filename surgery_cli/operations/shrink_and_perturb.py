@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -61,7 +60,8 @@ class ShrinkAndPerturb(Numeric, tag="shrink-and-perturb", kw_only=True, frozen=T
         "- op: shrink-and-perturb\n  at: params/Dense_0/kernel\n  shrink: 0.4\n  std: 0.01\n"
     )
 
-    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
+    def check_values(self) -> None:
+        super().check_values()
         if not 0 < self.shrink <= 1:
             raise PlanError(
                 worded("{shrink: {:g}} does not shrink", self.shrink),

@@ -30,8 +30,36 @@ class Slice(Rearranging, tag="slice", kw_only=True, frozen=True):
 
     example: ClassVar[str] = '- op: slice\n  at: params/Dense_0/kernel\n  slices: "0:2, :"\n'
 
+    @property
+    def _parts(self) -> list[str]:
+        return [part.strip() for part in self.slices.split(",")]
+
+    def check_values(self) -> None:
+        super().check_values()
+        parts = self._parts
+        if parts.count("...") == 1:
+            parts.remove("...")
+        for text in parts:
+            found = _PART.fullmatch(text)
+            if found is None or found[3] == "0":
+                number = re.fullmatch(r"-?\d+", text) is not None
+                raise PlanError(
+                    worded("{slices: {}} has no slice '{}'", self.slices, text),
+                    why="a step is not 0"
+                    if found
+                    else "a slice has the form `start:stop` or `start:stop:step`",
+                    fix=worded(
+                        "write `{}:{}` for this place, and `squeeze` the axis after it",
+                        text,
+                        int(text) + 1 or "",
+                    )
+                    if number
+                    else worded("write them as in Python, such as {slices: '0:10, :'}"),
+                    field="slices",
+                )
+
     def map(self, leaf: LeafSpec) -> Arrangement:
-        parts = [part.strip() for part in self.slices.split(",")]
+        parts = self._parts
         count = len(leaf.shape)
         if parts.count("...") == 1 and len(parts) - 1 <= count:
             at = parts.index("...")
@@ -50,22 +78,7 @@ class Slice(Rearranging, tag="slice", kw_only=True, frozen=True):
 
     def _steps(self, text: str, size: int) -> Steps:
         found = _PART.fullmatch(text)
-        if found is None or found[3] == "0":
-            number = re.fullmatch(r"-?\d+", text) is not None
-            raise PlanError(
-                worded("{slices: {}} has no slice '{}'", self.slices, text),
-                why="a step is not 0"
-                if found
-                else "a slice has the form `start:stop` or `start:stop:step`",
-                fix=worded(
-                    "write `{}:{}` for this place, and `squeeze` the axis after it",
-                    text,
-                    int(text) + 1 or "",
-                )
-                if number
-                else worded("write them as in Python, such as {slices: '0:10, :'}"),
-                field="slices",
-            )
+        assert found is not None, "`check_values` has seen it"
         start, stop, step = (None if part is None else int(part) for part in found.groups())
         places = range(size)[start:stop:step]
         if size and not places:

@@ -56,6 +56,24 @@ class Split(Parting, tag="split", kw_only=True, frozen=True):
     def series(self) -> Series:
         return Series(self.to)
 
+    def check_values(self) -> None:
+        super().check_values()
+        count = len(self.series)
+        if not count or (count == 1 and not self.sizes):
+            raise PlanError(
+                worded("{to} names one place") if count else worded("{to} names no place"),
+                why="several leaves are made of one",
+                fix=worded("name a place for each part: {to: 'params/{{query,key,value}}'}"),
+                field="to",
+            )
+        if self.sizes and len(self.sizes) != count:
+            raise PlanError(
+                worded("{sizes} has {} numbers, and {to} {} places", len(self.sizes), count),
+                why="each part has a size and a place",
+                fix=worded("write as many of both"),
+                field="sizes",
+            )
+
     @property
     def along(self) -> int:
         return self.axis
@@ -70,19 +88,6 @@ class Split(Parting, tag="split", kw_only=True, frozen=True):
         """The size of each part along the axis. Raises PlanError if they are not all of it."""
         there = leaf.shape[axis]
         if not self.sizes:
-            if count == 1:
-                raise PlanError(
-                    worded("{to} names one place"),
-                    why="several leaves are made of one",
-                    fix=worded("name a place for each part: {to: 'params/{{query,key,value}}'}"),
-                    field="to",
-                )
-            if not count:
-                raise PlanError(
-                    worded("{to} names no place"),
-                    fix=worded("name a place for each part: {to: 'params/{{query,key,value}}'}"),
-                    field="to",
-                )
             if there % count or not there:
                 raise PlanError(
                     f"{leaf.type_text} has no {count} equal parts along axis {axis}",
@@ -91,13 +96,6 @@ class Split(Parting, tag="split", kw_only=True, frozen=True):
                     field="to",
                 )
             return (there // count,) * count
-        if len(self.sizes) != count:
-            raise PlanError(
-                worded("{sizes} has {} numbers, and {to} {} places", len(self.sizes), count),
-                why="each part has a size and a place",
-                fix=worded("write as many of both"),
-                field="sizes",
-            )
         if sum(self.sizes) != there:
             raise PlanError(
                 worded(

@@ -10,7 +10,7 @@ from msgspec import Meta
 from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.kernels.reshape import Reshape
 from surgery_cli.draft.recipe import Draft
-from surgery_cli.draft.settings import resolve_axes
+from surgery_cli.draft.settings import check_axes, resolve_axes
 from surgery_cli.errors import PlanError
 from surgery_cli.operations import reshape
 from surgery_cli.operations.base import Scene
@@ -45,6 +45,10 @@ class Squeeze(Rearranging, tag="squeeze", kw_only=True, frozen=True):
             path for path in scene.select(self, draft) if self.leaves_alone(draft.leaves[path].spec)
         ]
         return after.noting(Consequence(DocsPage.SQUEEZE, _left(left))) if left else after
+
+    def check_values(self) -> None:
+        super().check_values()
+        check_axes(self.axis, "axis")
 
     def map(self, leaf: LeafSpec) -> Arrangement:
         axes = tuple(n for n, size in enumerate(leaf.shape) if size == 1)

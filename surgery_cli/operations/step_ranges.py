@@ -42,15 +42,7 @@ def named_steps(text: str, there: Collection[int], formats: Collection[str] = ()
     found: set[int] = set()
     missing: list[int] = []
     absent = 0
-    for part in text.split(","):
-        first, last = int(part.partition("..")[0]), int(part.rpartition("..")[2])
-        if first > last:
-            raise PlanError(
-                f"the range {part} is turned around",
-                why="it goes from the first step to the last",
-                fix=worded("write {steps: {}..{}}", last, first),
-                field="steps",
-            )
+    for first, last in ranges_in(text):
         inside = {number for number in there if first <= number <= last}
         found |= inside
         usual = _usual(first, last, there)
@@ -61,6 +53,26 @@ def named_steps(text: str, there: Collection[int], formats: Collection[str] = ()
     if missing:
         raise _not_there(text, missing, absent, sorted(found), sorted(there))
     return sorted(found)
+
+
+def ranges_in(text: str) -> list[tuple[int, int]]:
+    """The ranges of steps that are named, each with its first and its last; none for the last few.
+
+    Raises:
+        PlanError: one is turned around.
+    """
+    found = []
+    for part in filter(None, text.split(",")) if not text.startswith(_LAST) else ():
+        first, last = int(part.partition("..")[0]), int(part.rpartition("..")[2])
+        if first > last:
+            raise PlanError(
+                f"the range {part} is turned around",
+                why="it goes from the first step to the last",
+                fix=worded("write {steps: {}..{}}", last, first),
+                field="steps",
+            )
+        found.append((first, last))
+    return found
 
 
 def _last(count: int, there: Collection[int]) -> list[int]:

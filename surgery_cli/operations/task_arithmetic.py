@@ -9,7 +9,6 @@ from msgspec import Meta
 
 from surgery_cli.draft.expression import Recipe, made
 from surgery_cli.draft.kernels.deltas import AddDeltas
-from surgery_cli.draft.recipe import Draft
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.layered import Layered, by_layer
 from surgery_cli.operations.merging import (
@@ -52,9 +51,9 @@ class TaskArithmetic(Merging, tag="task-arithmetic", kw_only=True, frozen=True):
     def member_weights(self) -> tuple[Layered, ...]:
         return self.weights
 
-    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
+    def check_values(self) -> None:
         refuse_nothing(self.scale, "scale")
-        super().check(named, draft, scene)
+        super().check_values()
 
     def merger(self, named: Selection, scene: Scene) -> MergeLeaf:
         scale = by_layer(self.scale, named, "scale")

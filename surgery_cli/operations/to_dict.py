@@ -36,7 +36,6 @@ class ToDict(PlaceOperation, tag="to-dict", kw_only=True, frozen=True):
     refuses_torn_twins: ClassVar[bool] = True
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
-        self.refuse_policy()
         params = {slot.param for slot in draft.slots.values()}
         relation = self._relation(draft, scene)
         if relation and all(news == (old,) for old, news in relation.items()):

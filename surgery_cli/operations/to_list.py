@@ -14,7 +14,12 @@ from surgery_cli.draft.undo import Homes, Undo
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.containers_of_another import Containers, containers_as
-from surgery_cli.operations.new_places import node_of, place_of, refuse_conditions
+from surgery_cli.operations.new_places import (
+    check_place,
+    node_of,
+    place_of,
+    refuse_conditions,
+)
 from surgery_cli.operations.rekey import PlaceOperation, rekey
 from surgery_cli.operations.sequences import indices_text
 from surgery_cli.operations.to_dict import alike
@@ -67,8 +72,21 @@ class ToList(PlaceOperation, tag="to-list", kw_only=True, frozen=True):
 
     path_fields: ClassVar[tuple[str, ...]] = ("with",)
 
+    def check_values(self) -> None:
+        super().check_values()
+        if not self.with_:
+            return
+        refuse_conditions(self)
+        if self.length is not None:
+            raise PlanError(
+                worded("{with} and {length} both say how long lists are"),
+                fix=worded("leave {length} out"),
+                field="length",
+            )
+        for pattern in self.patterns:
+            check_place(pattern)
+
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
-        self.refuse_policy()
         found = self._from_another(draft, scene) if self.with_ else self._by_keys(draft, scene)
         if not found.lists and not found.empties and not self.with_:  # nothing is named
             return draft
@@ -129,13 +147,6 @@ class ToList(PlaceOperation, tag="to-list", kw_only=True, frozen=True):
 
     def _from_another(self, draft: Draft, scene: Scene) -> Containers:
         """All dicts that are lists in the other checkpoint, and all that is empty there."""
-        refuse_conditions(self)
-        if self.length is not None:
-            raise PlanError(
-                worded("{with} and {length} both say how long lists are"),
-                fix=worded("leave {length} out"),
-                field="length",
-            )
         source = scene.open(self.with_)[1]
         lists: list[LeafPath] = []
         empties: dict[LeafPath, LeafSpec] = {}

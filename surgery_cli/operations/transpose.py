@@ -12,7 +12,7 @@ from surgery_cli.draft.axis_order import AxisOrder
 from surgery_cli.draft.kernel import Kernel, Piece, Window
 from surgery_cli.draft.kernels.cut import Cut
 from surgery_cli.draft.recipe import Draft
-from surgery_cli.draft.settings import resolve_axes
+from surgery_cli.draft.settings import check_axes, resolve_axes
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.rearranging import Rearranging
@@ -35,6 +35,11 @@ class Transpose(Rearranging, tag="transpose", kw_only=True, frozen=True):
     ] = ()
 
     example: ClassVar[str] = "- op: transpose\n  at: params/Dense_0/kernel\n  axes: [1, 0]\n"
+
+    def check_values(self) -> None:
+        super().check_values()
+        if self.axes:
+            check_axes(self.axes, "axes")
 
     def map(self, leaf: LeafSpec) -> Permutation:
         count = len(leaf.shape)

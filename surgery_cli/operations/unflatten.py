@@ -25,7 +25,6 @@ class Unflatten(PlaceOperation, tag="unflatten", kw_only=True, frozen=True):
     refuses_torn_twins: ClassVar[bool] = True
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
-        self.refuse_policy()
         relation: dict[LeafPath, tuple[LeafPath, ...]] = {}
         whole: set[tuple[LeafPath, Key]] = set()
         first: dict[tuple[LeafPath, Key], LeafPath] = {}

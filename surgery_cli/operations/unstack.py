@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, Self
 
 import msgspec
 from msgspec import Meta
@@ -57,13 +57,30 @@ class Unstack(Parting, tag="unstack", kw_only=True, frozen=True):
     def series(self) -> Series:
         return Series(self.to, is_list=self.is_list, counted="{0..}")
 
+    def check_values(self) -> None:
+        if self._is_open:
+            self._counting(1).check_values()
+        else:
+            super().check_values()
+
     def origins(self, selected: Selection, draft: Draft) -> Mapping[LeafPath, Origin]:
-        if not isinstance(self.to, str) or not (found := _OPEN_RANGE.search(self.to)):
-            return super().origins(selected, draft)
-        first = int(found[1])
-        last = first + self._places(selected, draft) - 1
-        to = f"{self.to[: found.start()]}{{{first}..{last}}}{self.to[found.end() :]}"
-        return msgspec.structs.replace(self, to=to).origins(selected, draft)
+        if self._is_open:
+            return self._counting(self._places(selected, draft)).origins(selected, draft)
+        return super().origins(selected, draft)
+
+    @property
+    def _is_open(self) -> bool:
+        """True if the leaves say how many layers there are."""
+        return isinstance(self.to, str) and _OPEN_RANGE.search(self.to) is not None
+
+    def _counting(self, places: int) -> Self:
+        """The edit for so many layers."""
+
+        def counted_out(found: re.Match[str]) -> str:
+            return f"{{{found[1]}..{int(found[1]) + places - 1}}}"
+
+        to = _OPEN_RANGE.sub(counted_out, str(self.to), count=1)
+        return msgspec.structs.replace(self, to=to)
 
     def _places(self, selected: Selection, draft: Draft) -> int:
         """How many layers there are of every leaf.

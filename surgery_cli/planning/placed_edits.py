@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from surgery_cli.errors import PlanError, Problem
+from surgery_cli.errors import PlanError, Problem, SurgeryError
 from surgery_cli.operations.base import Operation
 from surgery_cli.planning.edits import Fault, build
 from surgery_cli.planning.plan import Origin, path_value
@@ -19,7 +19,7 @@ class Place(NamedTuple):
     """A place in a document, to whose file paths in it are relative.
 
     ``unfilled`` are the positions where a variable could not be filled, which is reported already; ``sources`` are the
-    names of checkpoints that the document gives.
+    names of checkpoints that the document gives. ``is_linted``: no checkpoint is there that would be looked at next.
     """
 
     text: PlanText
@@ -27,6 +27,7 @@ class Place(NamedTuple):
     directory: str
     unfilled: Collection[Position] = ()
     sources: Mapping[str, str] = {}
+    is_linted: bool = False
 
     def within(self, *keys: int | str) -> Place:
         """A place inside of this one."""
@@ -72,7 +73,18 @@ def built(
             unfilled.add(key)
             faults.append(Fault(error.problems[0], (key,)))
     edit, more = build(kind, fields, unfilled=unfilled)
+    if edit is not None and place.is_linted:
+        more = _value_faults(edit)
     return edit, [_located(place, fault, why) for fault in faults + more]
+
+
+def _value_faults(edit: Operation) -> list[Fault]:
+    """What no checkpoint could make right, which else is said once one was opened."""
+    try:
+        edit.check_values()
+    except SurgeryError as error:
+        return [Fault(p, (p.field,) if p.field else ()) for p in error.problems]
+    return []
 
 
 def _path(place: Place, kind: type[Operation], key: str, value: Any) -> Any:

@@ -76,7 +76,7 @@ def _filled(
     variables = Variables(text, settings, is_linted=is_linted, kind="policy")
     filled = variables.filled()
     problems = list(variables.problems)
-    place = Place(text, (), directory, unfilled=variables.unfilled)
+    place = Place(text, (), directory, unfilled=variables.unfilled, is_linted=is_linted)
     rules, more = _read_mapping(place, filled, _TOP_LEVEL)
     if problems or more:
         raise PlanError.of(sorted([*problems, *more], key=lambda p: (p.line or 0, p.column or 0)))

@@ -115,7 +115,7 @@ def _filled(
 ) -> Plan:
     """The plan of a mapping, its variables filled in."""
     filled = variables.filled()
-    reader = _Reader(text, directory, kinds, variables.unfilled, content)
+    reader = _Reader(text, directory, kinds, variables.unfilled, content, variables.is_linted)
     reader.problems += variables.problems
     return reader.plan(filled)
 
@@ -143,8 +143,10 @@ class _Reader:
         kinds: Kinds,
         unfilled: set[Position] | frozenset[Position],
         content: Callable[[Path], bytes] = Path.read_bytes,
+        is_linted: bool = False,
     ) -> None:
         self.text = text
+        self.is_linted = is_linted
         self.content = content
         self.directory = directory
         self.kinds = kinds
@@ -251,7 +253,7 @@ class _Reader:
         return rules
 
     def _at(self, *position: int | str) -> Place:
-        return Place(self.text, position, self.directory, self.unfilled)
+        return Place(self.text, position, self.directory, self.unfilled, is_linted=self.is_linted)
 
     def _edit(self, at: int, values: Any, sources: Mapping[str, str]) -> Operation | None:
         place = self._at("edits", at)._replace(sources=sources)

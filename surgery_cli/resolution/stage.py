@@ -231,6 +231,7 @@ class Stage:
         """
         self._named = None
         try:
+            edit.check_values()
             edit = edit.settled(self.read_file)
             draft = self.arrivals.surveyed(draft, self, self.survey)
             after = edit.rewrite(draft, self)

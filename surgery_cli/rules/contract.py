@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import ClassVar, Protocol
 
@@ -56,6 +56,13 @@ class Rule(ValueRule, frozen=True):
     def may_name_nothing(self) -> bool:
         """True if the rule itself says how many leaves there must be, so that none is no error."""
         return False
+
+    def check_values(self, patterns: Sequence[str]) -> None:
+        """See that what the rule says of the leaves of ``patterns`` means something, whatever the checkpoint.
+
+        Raises:
+            PlanError: it would hold of none.
+        """
 
     def held_against(self, draft: Draft, scene: States) -> TreeSpec | None:
         """The tree whose leaves must stand here as well, those that are named there, if the rule says so of one."""

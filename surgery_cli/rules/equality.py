@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -19,7 +19,7 @@ from surgery_cli.rules.contract import Named, Rule, refuse_false
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
-from surgery_cli.tree.targets import Target
+from surgery_cli.tree.targets import Target, check_targets
 from surgery_cli.words.lists import quoted
 
 
@@ -63,12 +63,17 @@ class EqualTo(Equality, frozen=True):
     def text(self) -> str:
         return f"equal to {self.equal_to}"
 
+    def check_values(self, patterns: Sequence[str]) -> None:
+        check_targets(dict.fromkeys(patterns, self.equal_to), "equal_to")
+
     def other(self, path: LeafPath, named: Named) -> Output | None:
         leaves = named.draft.leaves
         place = LeafPath()
         if named.leaves.named:
             pattern, match = named.leaves.match(path)
-            place = Target(self.equal_to).place(match, pattern, named.places) / match.tail
+            place = (
+                Target(self.equal_to, "equal_to").place(match, pattern, named.places) / match.tail
+            )
         if place not in leaves:
             near = nearest(str(place), map(str, named.draft.leaves))
             raise PlanError(

@@ -127,6 +127,7 @@ def _braces(
     return wildcard(Choice(alternatives))
 
 
+@cache
 def ranges(glob: str) -> dict[int, NumberRange]:
     """The ranges of numbers in a glob that are a wildcard of their own, by the number of its group, from 0."""
     groups = (part for part in every(read(glob)) if isinstance(part, Group))

@@ -154,7 +154,9 @@ class PathPattern:
                 fix="write `[*]` for a star that is part of a name",
             ) from None
         self.is_spelled = not self.is_regex and is_spelled(text)
-        self.is_literal = not self.is_regex and self._expression.groups == 0
+        self.captures = self._expression.groups
+        """How many parts of a path it captures: its wildcards, or its groups."""
+        self.is_literal = not self.is_regex and self.captures == 0
         self.ranges: Mapping[int, NumberRange] = (
             {} if self.is_regex or ".." not in glob else globs.ranges(glob)
         )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from surgery_cli.errors import PlanError
+from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.tree.number_ranges import read_range
 from surgery_cli.tree.paths import Key, LeafPath, Match, PathPattern
 from surgery_cli.tree.spelling import decode, is_spelled, printable, unescaped
-from surgery_cli.words.advice import worded
+from surgery_cli.words.advice import FieldName, worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.quantities import counted
 
@@ -35,25 +35,39 @@ def with_number(match: Match, group: int, number: int) -> str:
     return f"{text[:start]}{written}{text[stop:]}"
 
 
-def referred(
-    reference: re.Match[str], match: Match, pattern: PathPattern, text: str, *, field: str
-) -> int:
-    """Which group of the match, from 0, a reference in ``text`` means.
+def referred(reference: re.Match[str], pattern: PathPattern, text: str, *, field: str) -> int:
+    """Which part of a match of the pattern, from 0, a reference in ``text`` means.
 
     Raises:
         PlanError: the pattern captures no so many.
     """
     index = int(reference[1] or reference[2])
-    if not 1 <= index <= len(match.groups):
+    if not 1 <= index <= pattern.captures:
         raise PlanError(
             f"'{text}' refers to part {index}",
-            why=f"'{pattern.text}' captures {counted(len(match.groups), 'part')}",
+            why=f"'{pattern.text}' captures {counted(pattern.captures, 'part')}",
             fix=r"`\1` is the first group, `\2` the second: put `(…)` around what it stands for"
             if pattern.is_regex
             else r"`\1` is the first wildcard, `\2` the second; groups `(…)` need `re:` in front of the pattern",
             field=field,
         )
     return index - 1
+
+
+def check_references(text: str, patterns: Iterable[str], field: str) -> None:
+    """See that each of the ``patterns`` captures what a text with references takes of it. Raises as ``referred``."""
+    for reference in REFERENCE.finditer(text):
+        for pattern in patterns:
+            referred(reference, PathPattern(pattern), text, field=field)
+
+
+def check_targets(targets: Mapping[str, str], field: str = "to") -> None:
+    """See that what each pattern captures fills the text of its new path; PlanError lists all that does not."""
+    gathering = Gathering()
+    for pattern, text in targets.items():
+        with gathering.catching():
+            Target(text, field).check(PathPattern(pattern))
+    gathering.raise_if_any()
 
 
 def target_text(path: LeafPath) -> str:
@@ -104,7 +118,9 @@ class Target:
     slash stays one key, and ``**`` that stood for no key adds none.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, field: str = "to") -> None:
+        """``field`` is the one that says it."""
+        self.field = field
         self.text = unescaped(text).replace("[*]", "*")
         self._ranges = [found for part in _RANGE.findall(self.text) if (found := read_range(part))]
         self.is_spelled = is_spelled(text)
@@ -113,22 +129,21 @@ class Target:
                 f"'{text}' is no place for a leaf",
                 why="a key in it is empty",
                 fix="write keys with single slashes between them: `params/head/kernel`",
-                field="to",
+                field=self.field,
             )
-        if "*" in text.replace("[*]", ""):
+        is_wild = "*" in text.replace("[*]", "")
+        if is_wild or _BRACE.search(text):
             raise PlanError(
                 f"'{text}' is a pattern, not a place",
-                why=worded("{to} has no wildcards of its own"),
-                fix=r"write `\1` for what the first wildcard stood for, `[*]` for a star in a name",
-                field="to",
-            )
-
-        if _BRACE.search(text):
-            raise PlanError(
-                f"'{text}' is a pattern, not a place",
-                why=worded("each leaf goes to one place, and {to} has no alternatives"),
-                fix=r"write `\1` for what the first braces or wildcard stood for, `[{]` for a brace in a name",
-                field="to",
+                why=worded("{} has no wildcards of its own", FieldName(field))
+                if is_wild
+                else worded(
+                    "each leaf goes to one place, and {} has no alternatives", FieldName(field)
+                ),
+                fix=r"write `\1` for what the first wildcard stood for, `[*]` for a star in a name"
+                if is_wild
+                else r"write `\1` for what the first braces or wildcard stood for, `[{]` for a brace in a name",
+                field=field,
             )
 
     def leaves_out(self, pattern: PathPattern, count: int) -> list[int]:
@@ -136,6 +151,24 @@ class Target:
         said = {int(found[1] or found[2]) - 1 for found in REFERENCE.finditer(self.text)}
         taken = set(pattern.ranges) if self._ranges else set()
         return [group for group in range(count) if group not in said | taken]
+
+    def check(self, pattern: PathPattern) -> None:
+        """See that what the pattern captures fills the place.
+
+        Raises:
+            PlanError: a reference without its wildcard, or of another kind; ranges of other numbers.
+        """
+        foreign = _FOREIGN.search(self.text) if pattern.captures else None
+        if foreign and (foreign[0][0] == "\\" or not REFERENCE.search(self.text)):
+            raise PlanError(
+                f"'{self.text}' has '{foreign[0]}', which stands for no part of '{pattern.text}'",
+                why="wildcards and groups are counted, in the order in which they begin",
+                fix=r"write `\1` for the first, `\2` for the second",
+                field=self.field,
+            )
+        for reference in REFERENCE.finditer(self.text):
+            self._group(reference, pattern)
+        self._check_ranges(pattern)
 
     def place(self, match: Match, pattern: PathPattern, places: Places) -> LeafPath:
         """Where the node of ``match`` goes.
@@ -146,19 +179,11 @@ class Target:
         return _typed(self._parts(match, pattern), places, self)
 
     def _parts(self, match: Match, pattern: PathPattern) -> list[Part]:
-        foreign = _FOREIGN.search(self.text) if match.groups else None
-        if foreign and (foreign[0][0] == "\\" or not REFERENCE.search(self.text)):
-            raise PlanError(
-                f"'{self.text}' has '{foreign[0]}', which stands for no part of '{pattern.text}'",
-                why="wildcards and groups are counted, in the order in which they begin",
-                fix=r"write `\1` for the first, `\2` for the second",
-                field="to",
-            )
         parts: list[Part] = []
         numbers = iter(self._numbers(match, pattern))
         for segment in self.text.split("/"):
             reference = REFERENCE.fullmatch(segment)
-            keys = match.keys(self._group(reference, match, pattern)) if reference else None
+            keys = match.keys(self._group(reference, pattern)) if reference else None
             if keys is not None:
                 parts += [Part(self._shown(str(key)), key) for key in keys]
                 continue
@@ -169,7 +194,7 @@ class Target:
                 continue
             filled = _FILLED.sub(
                 lambda found: (
-                    self._captured(match, self._group(found, match, pattern))
+                    self._captured(match, self._group(found, pattern))
                     if found[3] is None
                     else next(numbers)[0]
                 ),
@@ -179,32 +204,30 @@ class Target:
         return parts
 
     def _numbers(self, match: Match, pattern: PathPattern) -> list[tuple[str, LeafPath | None]]:
-        """The number of each range, in the place of the pattern's, and the keys that this one covers.
+        """The number of each range, in the place of the pattern's, and the keys that this one covers."""
+        self._check_ranges(pattern)
+        ranges = pattern.ranges.items() if self._ranges else ()
+        return [
+            (new.text(new.numbers[old.numbers.index(int(match.groups[group]))]), match.keys(group))
+            for new, (group, old) in zip(self._ranges, ranges, strict=True)
+        ]
 
-        Raises:
-            PlanError: the pattern has other ranges.
-        """
-        if not self._ranges:
-            return []
-        there = list(pattern.ranges.items())
+    def _check_ranges(self, pattern: PathPattern) -> None:
+        there = pattern.ranges.values()
         counts = [len(numbers.numbers) for numbers in self._ranges]
-        if counts != [len(numbers.numbers) for _, numbers in there]:
-            sizes = ", ".join(f"{len(numbers.numbers):,}" for _, numbers in there)
+        if counts and counts != [len(numbers.numbers) for numbers in there]:
+            sizes = ", ".join(f"{len(numbers.numbers):,}" for numbers in there)
             raise PlanError(
                 f"the ranges of '{self.text}' are not those of '{pattern.text}'",
                 why=f"there stand {sizes} numbers, here {', '.join(f'{n:,}' for n in counts)}"
                 if there
                 else "it has no range of numbers of its own",
                 fix=r"write as many numbers on both sides, or `\1` for the number as it is; `[{]` is a brace in a name",
-                field="to",
+                field=self.field,
             )
-        return [
-            (new.text(new.numbers[old.numbers.index(int(match.groups[group]))]), match.keys(group))
-            for new, (group, old) in zip(self._ranges, there, strict=True)
-        ]
 
-    def _group(self, reference: re.Match[str], match: Match, pattern: PathPattern) -> int:
-        return referred(reference, match, pattern, self.text, field="to")
+    def _group(self, reference: re.Match[str], pattern: PathPattern) -> int:
+        return referred(reference, pattern, self.text, field=self.field)
 
     def _captured(self, match: Match, group: int) -> str:
         """The text of a group for use inside a segment."""
@@ -230,10 +253,10 @@ def _typed(parts: Sequence[Part], places: Places, target: Target) -> LeafPath:
         ]
         if len(found) > 1:
             raise PlanError(
-                worded("'{}' in {to} means two places", text),
+                worded("'{}' in {} means two places", text, FieldName(target.field)),
                 why="it may be " + quoted((path.exact_pattern for path in found), word="or"),
                 fix="a slash inside a key is written `%2F`",
-                field="to",
+                field=target.field,
             )
         if found:
             known = found[0]
@@ -253,7 +276,7 @@ def _key(part: Part, is_sequence: bool | None, node: LeafPath, target: Target) -
                 f"'{part.text}' in '{target.text}' cannot be a name",
                 why=f"'{node}' is a list, its elements have indices",
                 fix=f"write an index: `{target_text(node)}/0`",
-                field="to",
+                field=target.field,
             )
         return int(part.text)
     if part.key is not None:

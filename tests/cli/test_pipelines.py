@@ -235,6 +235,77 @@ def test_lint_reads_plans_and_policies_in_buckets(surgery, service):
     assert f"there is no plan '{service.root}/none.yaml'" in refused.err
 
 
+KERNEL = "at: params/Dense_1/kernel"
+IMPOSSIBLE = [
+    f"op: reinit, {KERNEL}, init: nosuch",
+    f"op: cast, {KERNEL}, to: floaty",
+    f"op: prune, {KERNEL}, sparsity: 3",
+    f"op: prune, {KERNEL}, pattern: '2:4'",
+    f"op: transpose, {KERNEL}, axes: [0, 0]",
+    f"op: expand, {KERNEL}, axis: [0, 0]",
+    f"op: squeeze, {KERNEL}, axis: [1, 1]",
+    f"op: normalize, {KERNEL}, axis: [1, 1]",
+    f"op: normalize, {KERNEL}, to: 0",
+    f"op: reshape, {KERNEL}, shape: [-1, -1]",
+    f"op: reshape, {KERNEL}, shape: [-2]",
+    f"op: pad, {KERNEL}, axis: 0",
+    f"op: slice, {KERNEL}, slices: '0:2:0'",
+    f"op: slice, {KERNEL}, slices: 'a'",
+    f"op: repeat, {KERNEL}, axis: 0, times: 2, new_axis: true, order: tiled",
+    f"op: resize, {KERNEL}",
+    f"op: interpolate-positions, {KERNEL}, size: 0",
+    f"op: clip, {KERNEL}, min: 3, max: 1",
+    f"op: clip, {KERNEL}",
+    f"op: clip, {KERNEL}, norm: 1, axis: [0, 0]",
+    f"op: noise, {KERNEL}, std: 0",
+    f"op: add-scaled, {KERNEL}, with: .nan",
+    f"op: map, {KERNEL}, with: 'f.py:f', spec: 'floaty[2]'",
+    f"op: shrink-and-perturb, {KERNEL}, shrink: 3, std: 0.1",
+    "op: ema, at: params, steps: '250,500', decay: 3",
+    "op: interpolate, at: params, with: other, t: .inf",
+    "op: ties, at: params, with: [other], density: 3",
+    "op: breadcrumbs, at: params, with: [other], density: 0.5, outliers: 3",
+    "op: task-arithmetic, at: params, with: [other], scale: 0",
+    "op: karcher, at: params, with: [other], weights: [1, -1]",
+    "op: model-stock, at: params, with: [other, third], axis: [0, 0]",
+    "op: rename, at: 'params/Dense_{0..1}', to: 'params/D_{0..2}'",
+    "op: rename, at: 'params/*', to: 'params/D_\\2'",
+    "op: rename, at: 'params/*', to: 'params/*'",
+    "op: rename, at: params/Dense_1",
+    "op: rename, moves: {params/Dense_1: 'params/\\1'}",
+    "op: copy, at: 'params/Dense_{0..1}', to: 'params/D_{0..2}'",
+    "op: delete, at: params/Dense_1, optimizer: reset",
+    "op: reset-optimizer, at: opt_state, optimizer: keep",
+    "op: assert, at: params, finite: true, optimizer: keep",
+]
+
+
+@pytest.mark.parametrize("edit", IMPOSSIBLE)
+def test_lint_refuses_values_that_no_checkpoint_takes_in_the_words_of_plan(
+    surgery, checkpoint, tmp_path, edit
+):
+    file = tmp_path / "wrong.yaml"
+    file.write_text(f"edits:\n- {{{edit}}}\n")
+    alone, used = (
+        surgery(*words, "--json") for words in (["lint", file], ["plan", checkpoint, file])
+    )
+    assert (alone.code, used.code) == (2, 2), alone.out
+    said = [
+        [(problem["what"], problem["fix"], problem["line"]) for problem in one.document["problems"]]
+        for one in (alone, used)
+    ]
+    assert said[0] == said[1]
+
+
+def test_lint_looks_at_no_value_that_stands_open(surgery, tmp_path):
+    file = tmp_path / "open.yaml"
+    file.write_text(
+        "edits:\n- {op: prune, at: a, sparsity: '${s}'}\n- {op: prune, at: a, sparsity: 3}\n"
+    )
+    (problem,) = surgery("lint", file, "--json").document["problems"]
+    assert (problem["line"], problem["field"]) == (3, "sparsity")
+
+
 @pytest.mark.parametrize(
     "wanted", ["floating", "integer", "bool", "int*", "*", "float8_*", "[bf]*16", "key<*>", "key*"]
 )

@@ -7,7 +7,15 @@ import pytest
 from surgery_cli.errors import PlanError, ValueRefusal, grouped
 from surgery_cli.operations.cast import Cast
 from surgery_cli.tree.specs import LeafKind, LeafSpec
-from tests.operations.value_edits import ArrayScene, draft_of, edited, made, path_of, spec_of
+from tests.operations.value_edits import (
+    ArrayScene,
+    draft_of,
+    edited,
+    made,
+    path_of,
+    rewritten,
+    spec_of,
+)
 
 NARROW = [
     np.float16,
@@ -129,7 +137,7 @@ def test_an_unknown_dtype_is_refused_with_the_nearest() -> None:
         ("bool", ""),
     ):
         with pytest.raises(PlanError, match=f"'{dtype}' is no dtype") as refused:
-            Cast(at="**", to=dtype).check((), draft_of({}), ArrayScene())
+            Cast(at="**", to=dtype).check_values()
         assert told in refused.value.problems[0].fix
 
 
@@ -217,7 +225,7 @@ def test_many_leaves_with_one_cause_are_one_problem_with_a_count() -> None:
     leaves = {f"params/{n}/w": np.zeros((n + 1, 2), np.float32) for n in range(57)}
     leaves["params/count"] = np.zeros((), np.int32)
     with pytest.raises(PlanError) as caught:
-        Cast(at="**", to="int8").rewrite(draft_of(leaves), ArrayScene())
+        rewritten(Cast(at="**", to="int8"), draft_of(leaves), ArrayScene())
     assert len(caught.value.problems) == 58
     many, one = grouped(caught.value.problems)
     assert (many.path, one.path) == ("params/0/w", "params/count")
@@ -229,5 +237,5 @@ def test_many_leaves_with_one_cause_are_one_problem_with_a_count() -> None:
 def test_three_leaves_with_one_cause_are_three_problems() -> None:
     leaves = {f"params/{n}/w": np.zeros(2, np.float32) for n in range(3)}
     with pytest.raises(PlanError) as caught:
-        Cast(at="**", to="int8").rewrite(draft_of(leaves), ArrayScene())
+        rewritten(Cast(at="**", to="int8"), draft_of(leaves), ArrayScene())
     assert [p.path for p in caught.value.problems] == ["params/0/w", "params/1/w", "params/2/w"]

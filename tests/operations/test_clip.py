@@ -16,7 +16,12 @@ from surgery_cli import surgery
 from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.clip import Clip
 from surgery_cli.planning import operation_from_options, plan_of
-from tests.operations.value_edits import ArrayScene, draft_of, edited
+from tests.operations.value_edits import (
+    ArrayScene,
+    draft_of,
+    edited,
+    rewritten,
+)
 from tests.optimizer.test_policies import KERNEL as KERNEL_AT
 from tests.optimizer.test_policies import draft_of as state_draft
 from tests.optimizer.test_policies import edited as with_twins
@@ -85,7 +90,7 @@ def test_zeros_have_the_smallest_norm_and_what_is_not_finite_none() -> None:
 )
 def test_what_bounds_nothing_is_refused(fields: Any, what: str) -> None:
     with pytest.raises(PlanError, match=what):
-        Clip(at="w", **fields).rewrite(draft_of({"w": leaf_of(np.float32)}), ArrayScene())
+        rewritten(Clip(at="w", **fields), draft_of({"w": leaf_of(np.float32)}), ArrayScene())
 
 
 @pytest.mark.parametrize("leaf", [np.arange(4), np.ones(3, np.complex64)])

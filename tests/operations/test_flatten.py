@@ -18,7 +18,11 @@ from surgery_cli.errors import PlanError
 from surgery_cli.operations.flatten import Flatten
 from surgery_cli.operations.unflatten import Unflatten
 from surgery_cli.planning import plan_of
-from tests.operations.value_edits import ArrayScene, draft_of
+from tests.operations.value_edits import (
+    ArrayScene,
+    draft_of,
+    rewritten,
+)
 
 PARAMS = {
     "encoder": {"dense": {"kernel": jnp.arange(6.0).reshape(2, 3), "bias": jnp.ones(3)}},
@@ -28,7 +32,7 @@ PARAMS = {
 
 def paths(tree: dict[str, Any], edit: Flatten | Unflatten) -> list[str]:
     leaves = {text: np.zeros(2, np.float32) for text in tree}
-    return [path.spelling for path in edit.rewrite(draft_of(leaves), ArrayScene()).leaves]
+    return [path.spelling for path in rewritten(edit, draft_of(leaves), ArrayScene()).leaves]
 
 
 @pytest.mark.parametrize("separator", [".", "/", "::"])

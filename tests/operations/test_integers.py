@@ -33,7 +33,14 @@ from surgery_cli.operations.task_arithmetic import TaskArithmetic
 from surgery_cli.operations.ties import Ties
 from tests.cli.conftest import SAMPLES
 from tests.cli.conftest import surgery as command  # noqa: F401 - a fixture
-from tests.operations.value_edits import ArrayScene, ArraySource, computed, draft_of, path_of
+from tests.operations.value_edits import (
+    ArrayScene,
+    ArraySource,
+    computed,
+    draft_of,
+    path_of,
+    rewritten,
+)
 from tests.optimizer.optax_registry import train_state
 from tests.optimizer.test_new_shapes import drafted
 
@@ -88,7 +95,7 @@ def edited(
         source.fingerprint = name
     scene.source.step_formats = []
     scene.source.step, scene.source.steps = 2, {1: "other", 2: "own"}
-    return kind(at="w", integers=True, **fields).rewrite(draft_of({"w": leaf}), scene), scene
+    return rewritten(kind(at="w", integers=True, **fields), draft_of({"w": leaf}), scene), scene
 
 
 def test_every_edit_by_arithmetic_is_here() -> None:

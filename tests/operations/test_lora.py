@@ -11,7 +11,14 @@ import pytest
 from surgery_cli.draft import source_leaves
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.merge_lora import MergeLora
-from tests.operations.value_edits import ArrayScene, ArraySource, computed, draft_of, path_of
+from tests.operations.value_edits import (
+    ArrayScene,
+    ArraySource,
+    computed,
+    draft_of,
+    path_of,
+    rewritten,
+)
 
 AT = "params/dense/kernel"
 RANK = 3
@@ -52,7 +59,7 @@ def leaves(word: str, dtype: Any = np.float32) -> tuple[Any, Any, Any, Any]:
 
 def merged(edit: MergeLora, kernel: Any, a: Any, b: Any, *, block: Any = None, **more: Any) -> Any:
     scene = ArrayScene(lora=ArraySource({"a": a, "b": b, **more}))
-    recipe = edit.rewrite(draft_of({AT: kernel}), scene).leaves[path_of(AT)].recipe
+    recipe = rewritten(edit, draft_of({AT: kernel}), scene).leaves[path_of(AT)].recipe
     return computed(recipe, {path_of(AT): kernel}, scene=scene, block=block)
 
 
@@ -147,7 +154,7 @@ def test_what_is_left_over_on_either_side_is_named_all_at_once() -> None:
 
     edit = lora(at="params/*/kernel", a=r"\1/a", b=r"\1/b", scale=1.0, except_="params/spared")
     with pytest.raises(PlanError) as refused:
-        edit.rewrite(draft_of(tree), scene)
+        rewritten(edit, draft_of(tree), scene)
 
     said = "\n".join(problem.what for problem in refused.value.problems)
     assert "'lora' has no leaf 'bare/a'" in said
@@ -164,7 +171,7 @@ def test_no_leaf_is_a_part_of_two_loras() -> None:
     tree = {"params/x/kernel": kernel, "params/y/kernel": kernel}
     scene = ArrayScene(lora=ArraySource({"a": a, "b": b}))
     with pytest.raises(PlanError, match="'a' is no LoRA of one kernel"):
-        lora(at="params/*/kernel", scale=1.0).rewrite(draft_of(tree), scene)
+        rewritten(lora(at="params/*/kernel", scale=1.0), draft_of(tree), scene)
     square = np.eye(4, dtype=np.float32)
     with pytest.raises(PlanError, match="is no LoRA of one kernel"):
         merged(lora(b="a", scale=1.0), square, square, square)
@@ -178,7 +185,7 @@ def test_what_stands_beside_a_and_is_no_plain_lora_is_refused() -> None:
     for name in ("lora_magnitude_vector", "dora_scale", "hada_w1_a", "lokr_w1", "ia3_l"):
         scene = ArrayScene(lora=ArraySource({**parts, f"x/{name}": kernel[0]}))
         with pytest.raises(PlanError, match=f"'x/{name}' of 'lora' is no part of a plain LoRA"):
-            lora(**fields).rewrite(draft_of(tree), scene)
+            rewritten(lora(**fields), draft_of(tree), scene)
 
 
 def test_kernels_without_a_lora_may_be_skipped_but_not_half_of_one() -> None:
@@ -186,7 +193,7 @@ def test_kernels_without_a_lora_may_be_skipped_but_not_half_of_one() -> None:
     tree = {"params/x/kernel": kernel, "params/y/kernel": kernel}
     fields = {"at": "params/*/kernel", "a": r"\1/a", "b": r"\1/b", "scale": 1.0, "missing": "skip"}
     scene = ArrayScene(lora=ArraySource({"x/a": a, "x/b": b}))
-    after = lora(**fields).rewrite(draft_of(tree), scene)
+    after = rewritten(lora(**fields), draft_of(tree), scene)
     assert [str(path) for path in after.changed] == ["params/x/kernel"]
     found = computed(
         after.leaves[path_of("params/x/kernel")].recipe,
@@ -196,7 +203,7 @@ def test_kernels_without_a_lora_may_be_skipped_but_not_half_of_one() -> None:
     np.testing.assert_allclose(found, kernel + product, rtol=1e-6)
     scene = ArrayScene(lora=ArraySource({"x/a": a, "x/b": b, "y/a": a}))
     with pytest.raises(PlanError, match="no leaf 'y/b'"):
-        lora(**fields).rewrite(draft_of(tree), scene)
+        rewritten(lora(**fields), draft_of(tree), scene)
 
 
 def test_nothing_near_is_looked_for_where_a_kernel_is_skipped(
@@ -208,10 +215,10 @@ def test_nothing_near_is_looked_for_where_a_kernel_is_skipped(
     scene = ArrayScene(lora=ArraySource({"x/a": a, "x/b": b}))
     looked: list[str] = []
     monkeypatch.setattr(source_leaves, "nearest", lambda text, _: looked.append(text) or [])
-    lora(**fields, missing="skip").rewrite(draft_of(tree), scene)
+    rewritten(lora(**fields, missing="skip"), draft_of(tree), scene)
     assert not looked
     with pytest.raises(PlanError) as error:
-        lora(**fields).rewrite(draft_of(tree), scene)
+        rewritten(lora(**fields), draft_of(tree), scene)
     assert looked == ["y/a", "z/a"]
     assert "no leaf 'y/a'" in str(error.value)
     assert "nor has it what `b` says" in str(error.value)

@@ -63,6 +63,7 @@ from tests.operations.value_edits import (
     edited,
     followed,
     merged,
+    rewritten,
     scene_of,
     stored,
 )
@@ -126,7 +127,7 @@ def masked(leaf: Any, x: float) -> Any:
 def added(leaf: Any, x: float) -> Any:
     scene = ArrayScene(other=ArraySource({str(KERNEL): np.abs(leaf)}))
     edit = AddScaled(at=str(KERNEL), with_="other", scale=x)
-    recipe = edit.rewrite(draft_of({str(KERNEL): leaf}), scene).leaves[KERNEL].recipe
+    recipe = rewritten(edit, draft_of({str(KERNEL): leaf}), scene).leaves[KERNEL].recipe
     return computed(recipe, {KERNEL: leaf}, scene=scene)
 
 
@@ -136,7 +137,7 @@ def with_lora(leaf: Any, x: float, kind: type[MergeLora | UnmergeLora] = MergeLo
     scene = ArrayScene(lora=ArraySource(parts))
     edit = kind(at=str(KERNEL), with_="lora", a="a", b="b", layout="flax", scale=x)
     kernel = np.zeros_like(leaf)
-    recipe = edit.rewrite(draft_of({str(KERNEL): kernel}), scene).leaves[KERNEL].recipe
+    recipe = rewritten(edit, draft_of({str(KERNEL): kernel}), scene).leaves[KERNEL].recipe
     return computed(recipe, {KERNEL: kernel}, scene=scene)
 
 
@@ -144,7 +145,7 @@ def mapped(leaf: Any, x: float) -> Any:
     scene = ArrayScene()
     scene.functions["edit.py:same"] = lambda array, path: array
     edit = Map(at=str(KERNEL), with_="edit.py:same")
-    recipe = edit.rewrite(draft_of({str(KERNEL): leaf}), scene).leaves[KERNEL].recipe
+    recipe = rewritten(edit, draft_of({str(KERNEL): leaf}), scene).leaves[KERNEL].recipe
     return computed(recipe, {KERNEL: leaf})
 
 
@@ -160,7 +161,7 @@ def over_steps(edit: Operation, leaf: Any) -> Any:
     scene = scene_of({at: leaf}, {"before": {at: np.zeros_like(leaf)}})
     own: Any = scene.source
     own.step, own.steps = 2, {1: "before", 2: "own"}
-    recipe = edit.rewrite(draft_of({at: leaf}), scene).leaves[KERNEL].recipe
+    recipe = rewritten(edit, draft_of({at: leaf}), scene).leaves[KERNEL].recipe
     return computed(recipe, {KERNEL: leaf}, scene=scene)
 
 
@@ -354,5 +355,5 @@ def test_a_cast_goes_to_dtypes_that_a_store_holds(name: str, driver: str) -> Non
 @pytest.mark.parametrize("name", ["float8_e4m3", "uint4", "float8", "bf16"])
 def test_a_dtype_that_no_store_holds_is_refused_from_metadata_with_the_nearest(name: str) -> None:
     with pytest.raises(PlanError, match="no dtype that a leaf can be cast to") as caught:
-        Cast(at="w", to=name).rewrite(draft_of({"w": np.ones(2, np.float32)}), ArrayScene())
+        rewritten(Cast(at="w", to=name), draft_of({"w": np.ones(2, np.float32)}), ArrayScene())
     assert any(known in caught.value.problems[0].fix for known in STORABLE)

@@ -20,7 +20,14 @@ from surgery_cli.operations.karcher import KarcherMean
 from surgery_cli.operations.model_stock import ModelStockMerge
 from surgery_cli.operations.task_arithmetic import TaskArithmetic
 from surgery_cli.operations.ties import Ties
-from tests.operations.value_edits import computed, draft_of, merged, path_of, scene_of
+from tests.operations.value_edits import (
+    computed,
+    draft_of,
+    merged,
+    path_of,
+    rewritten,
+    scene_of,
+)
 
 FILE = Path(__file__).parents[1] / "fixtures" / "mergekit" / "merges.npz"
 BASE, TUNES = "base", ("one", "two", "three")
@@ -109,7 +116,7 @@ def test_nuslerp_goes_between_what_two_have_learnt(models: dict[str, dict[str, A
     one = models["one"]
     scene = scene_of(one, {"two": models["two"], "base": models["base"]})
     edit = Interpolate(at="params", with_="two", t=0.25, method="nuslerp", base="base")
-    after = edit.rewrite(draft_of(one), scene)
+    after = rewritten(edit, draft_of(one), scene)
     arrays = {path_of(path): array for path, array in one.items()}
     for path, wanted in models["nuslerp"].items():
         check(computed(after.leaves[path_of(path)].recipe, arrays, scene=scene), wanted, path)

@@ -27,7 +27,13 @@ from surgery_cli.operations.swa import Swa
 from surgery_cli.operations.table import operations
 from surgery_cli.operations.task_arithmetic import TaskArithmetic
 from surgery_cli.operations.ties import Ties
-from tests.operations.value_edits import computed, draft_of, path_of, scene_of
+from tests.operations.value_edits import (
+    computed,
+    draft_of,
+    path_of,
+    rewritten,
+    scene_of,
+)
 from tests.operations.value_edits import merged as merged_all
 
 NAMES = [name for name, kind in operations().items() if issubclass(kind, Merging | Averaging)]
@@ -110,7 +116,7 @@ def test_nuslerp_takes_angles_over_axes_and_beside_a_base() -> None:
     own, other = leaves
     scene = scene_of({AT: own}, {"a": {AT: other}, "root": {AT: base}})
     edit = Interpolate(at="params", with_="a", t=0.25, method="nuslerp", base="root")
-    after = edit.rewrite(draft_of({AT: own}), scene)
+    after = rewritten(edit, draft_of({AT: own}), scene)
     found = computed(after.leaves[path_of(AT)].recipe, {path_of(AT): own}, scene=scene)
     np.testing.assert_allclose(found, wanted, rtol=2e-7)
 
@@ -437,7 +443,7 @@ def test_a_density_that_leaves_nothing_of_a_leaf_says_so_grouped(kind: Any) -> N
     scene, draft = scene_of(leaves, {"a": other}), draft_of(leaves)
 
     def notes(**fields: Any) -> list[str]:
-        after = kind(at="params", with_="a", **fields).rewrite(draft, scene)
+        after = rewritten(kind(at="params", with_="a", **fields), draft, scene)
         return [str(note) for note in after.notes if "rounds to none" in str(note)]
 
     (note,) = notes(density=0.2)
@@ -461,7 +467,7 @@ def run_of(steps: list[int], last: int) -> tuple[list[Any], Any, Any]:
 
 
 def over_steps(edit: Operation, scene: Any, draft: Any, leaf: Any) -> Any:
-    recipe = edit.rewrite(draft, scene).leaves[path_of(AT)].recipe
+    recipe = rewritten(edit, draft, scene).leaves[path_of(AT)].recipe
     return computed(recipe, {path_of(AT): leaf}, scene=scene)
 
 

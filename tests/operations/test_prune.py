@@ -18,7 +18,12 @@ from surgery_cli.draft.kernels.mask import Masked
 from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.prune import Prune
 from surgery_cli.planning import operation_from_options, plan_of
-from tests.operations.value_edits import ArrayScene, draft_of, edited
+from tests.operations.value_edits import (
+    ArrayScene,
+    draft_of,
+    edited,
+    rewritten,
+)
 from tests.optimizer.optax_registry import OPTIMIZERS
 from tests.optimizer.test_policies import draft_of as state_draft
 from tests.optimizer.test_policies import edited as with_twins
@@ -123,7 +128,7 @@ def test_infinities_are_the_largest_and_nan_has_no_size() -> None:
 def test_what_says_no_one_thing_is_refused(fields: dict[str, Any], what: str) -> None:
     draft = draft_of({"w": np.ones((8, 4), np.float32)})
     with pytest.raises(PlanError, match=what) as caught:
-        Prune(at="w", **fields).rewrite(draft, ArrayScene())
+        rewritten(Prune(at="w", **fields), draft, ArrayScene())
     assert caught.value.problems[0].fix
 
 

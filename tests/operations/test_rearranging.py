@@ -31,7 +31,14 @@ from surgery_cli.operations.transpose import Transpose
 from surgery_cli.planning import plan_of
 from surgery_cli.surgery import Options
 from surgery_cli.tree.paths import LeafPath
-from tests.operations.value_edits import ArrayScene, draft_of, edited, made, spec_of
+from tests.operations.value_edits import (
+    ArrayScene,
+    draft_of,
+    edited,
+    made,
+    rewritten,
+    spec_of,
+)
 
 SLICES = (":", "0:2", "::2", "::-1", "1:", "-2:", "3:0:-1", "5:")
 SLICES_OF = {
@@ -103,9 +110,13 @@ def test_blocks_of_any_shape_are_what_numpy_says(seed: int) -> None:
 def test_what_undoes_itself_in_one_plan_is_the_stored_leaf_by_reference(edits: Any) -> None:
     draft = draft_of({"w": np.zeros((2, 3, 4), np.float32)})
     for edit in edits:
-        draft = type(edit)(
-            **{f: getattr(edit, f) for f in edit.__struct_fields__ if f != "at"}, at="w"
-        ).rewrite(draft, ArrayScene())
+        draft = rewritten(
+            type(edit)(
+                **{f: getattr(edit, f) for f in edit.__struct_fields__ if f != "at"}, at="w"
+            ),
+            draft,
+            ArrayScene(),
+        )
     assert isinstance(draft.leaves[LeafPath(("w",))].recipe, Stored)
     assert draft.changed == []
 
@@ -248,7 +259,8 @@ def test_an_order_is_read_from_a_file(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
-        (Transpose(axes=(0, 0)), "does not fit a leaf with 2 axes"),
+        (Transpose(axes=(0, 0)), "names an axis twice"),
+        (Transpose(axes=(0, -2)), "does not fit a leaf with 2 axes"),
         (Transpose(axes=(1,)), "leaves out axes"),
         (Reshape(shape=(5, 5)), "the products of .4, 3. and .5, 5. are not the same"),
         (Reshape(shape=(-1, -1)), "is no shape"),
@@ -288,7 +300,7 @@ def test_a_file_that_holds_no_order_is_said(tmp_path: Path) -> None:
 def test_every_leaf_that_does_not_fit_is_named_as_the_series_that_it_is() -> None:
     arrays = {f"layers_{n}/w": np.zeros((4, n + 2), np.float32) for n in range(12)}
     with pytest.raises(PlanError) as caught:
-        Reshape(at="**", shape=(7, 7)).rewrite(draft_of(arrays), ArrayScene())
+        rewritten(Reshape(at="**", shape=(7, 7)), draft_of(arrays), ArrayScene())
     assert [p.path for p in caught.value.problems] == [*arrays]
     assert str(caught.value).count("does not become") == 1
     assert "'layers_0/w': float32[4,2]" in str(caught.value)

@@ -18,6 +18,7 @@ from tests.operations.value_edits import (
     kernels,
     made,
     path_of,
+    rewritten,
     spec_of,
 )
 
@@ -213,7 +214,7 @@ def notes(edit: Reinit, **shapes: tuple[int, ...]) -> tuple[str, ...]:
     leaves = {
         f"params/{name}/kernel": np.zeros(shape, np.float32) for name, shape in shapes.items()
     }
-    return edit.rewrite(draft_of(leaves), ArrayScene()).notes
+    return rewritten(edit, draft_of(leaves), ArrayScene()).notes
 
 
 def test_fans_that_nobody_chose_are_told_for_every_shape_with_three_axes() -> None:
@@ -290,10 +291,10 @@ def test_a_leaf_of_another_shape_is_drawn_as_one_that_had_it() -> None:
 def test_biases_have_an_initializer_of_their_own_beside_kernels() -> None:
     tree = {"head/kernel": np.ones((4, 3), np.float32), "head/bias": np.ones(3, np.float32)}
     with pytest.raises(PlanError) as caught:
-        Reinit(at="head", init="lecun_normal").rewrite(draft_of(tree), ArrayScene())
+        rewritten(Reinit(at="head", init="lecun_normal"), draft_of(tree), ArrayScene())
     assert "`bias_init: zeros` beside kernels" in str(caught.value.problems[0].fix)
     edit = Reinit(at="head", init="lecun_normal", bias_init="zeros")
-    draft = edit.rewrite(draft_of(tree), ArrayScene())
+    draft = rewritten(edit, draft_of(tree), ArrayScene())
     names = {str(p): kernels(out.recipe)[0].name for p, out in draft.leaves.items()}
     assert names == {"head/kernel": "reinit", "head/bias": "fill"}
     assert [name_of(out.edits[0].effect) for out in draft.leaves.values()] == ["draws", "sets"]

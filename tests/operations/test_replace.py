@@ -26,6 +26,7 @@ from tests.operations.value_edits import (
     kernels,
     made,
     path_of,
+    rewritten,
     scene_of,
 )
 
@@ -95,14 +96,14 @@ def test_a_number_replaces_no_key_string_or_boolean(spec: LeafSpec) -> None:
 
 def grafts(edit: Replace, tree: dict, **sources: ArraySource) -> dict[str, LeafRef]:
     """Where the leaves come from, by path, for those that the edit changed."""
-    draft = edit.rewrite(draft_of(tree), ArrayScene(**sources))
+    draft = rewritten(edit, draft_of(tree), ArrayScene(**sources))
     return {str(p): draft.leaves[p].home for p in draft.changed}
 
 
 def test_a_subtree_is_taken_from_the_same_paths_without_a_step() -> None:
     donor = ArraySource({**TREE, "params/c": np.zeros(1)})
     scene = ArrayScene(donor=donor)
-    draft = Replace(at="params/a", with_="donor").rewrite(draft_of(TREE), scene)
+    draft = rewritten(Replace(at="params/a", with_="donor"), draft_of(TREE), scene)
     assert [str(p) for p in draft.changed] == ["params/a/kernel", "params/a/bias"]
     assert scene.carried_leaves == draft.changed
     for path in draft.changed:
@@ -201,8 +202,8 @@ def test_another_dtype_needs_cast_and_then_becomes_a_step() -> None:
     with pytest.raises(PlanError, match="another dtype") as caught:
         grafts(edit, TREE, donor=donor)
     assert "cast: true" in caught.value.problems[0].fix
-    draft = msgspec.structs.replace(edit, cast=True).rewrite(
-        draft_of(TREE), ArrayScene(donor=donor)
+    draft = rewritten(
+        msgspec.structs.replace(edit, cast=True), draft_of(TREE), ArrayScene(donor=donor)
     )
     recipe = draft.leaves[path_of("params/a/bias")]
     assert kernels(recipe.recipe) == [Convert()]
@@ -222,7 +223,7 @@ def test_floats_never_become_integers() -> None:
 
 def test_a_numpy_array_stands_in_for_a_jax_array_but_a_key_for_keys_only() -> None:
     array = ArraySource({"params/a/bias": TREE["params/a/bias"]}, kind=LeafKind.NUMPY)
-    draft = Replace(at="params/a/bias", with_="d").rewrite(draft_of(TREE), ArrayScene(d=array))
+    draft = rewritten(Replace(at="params/a/bias", with_="d"), draft_of(TREE), ArrayScene(d=array))
     assert draft.leaves[path_of("params/a/bias")].spec.kind is LeafKind.ARRAY
     key = ArraySource({"rng": np.zeros(2, np.uint32)}, kind=LeafKind.KEY, key_impl="fry")
     with pytest.raises(PlanError, match="does not fit"):
@@ -237,8 +238,8 @@ def test_sharding_stays_the_targets_and_chunks_become_the_donors() -> None:
         tree.leaves[path].spec, sharding='{"own": 1}', chunk_shape=(2,)
     )
     recipe = tree.leaves[path].with_spec(stored)
-    draft = Replace(at="w", with_="d").rewrite(
-        tree.with_leaves({path: recipe}), ArrayScene(d=donor)
+    draft = rewritten(
+        Replace(at="w", with_="d"), tree.with_leaves({path: recipe}), ArrayScene(d=donor)
     )
     spec = draft.leaves[path].spec
     assert (spec.sharding, spec.chunk_shape, spec.write_shape) == ('{"own": 1}', (4,), (8,))
@@ -263,16 +264,16 @@ def test_an_array_of_another_shape_is_taken_where_the_edit_says_it() -> None:
     new = np.arange(10, dtype=F32).reshape(2, 5)
     scene = ArrayScene(donor=ArraySource({"params/a/kernel": new, "params/a/bias": new[0]}))
     with pytest.raises(PlanError) as caught:
-        Replace(at="params/a", with_="donor").rewrite(draft_of(TREE), scene)
+        rewritten(Replace(at="params/a", with_="donor"), draft_of(TREE), scene)
     assert all("add `shape: '..., 5'`" in str(problem.fix) for problem in caught.value.problems)
     edit = Replace(at="params/a", with_="donor", shape=("...", 5))
-    draft = edit.rewrite(draft_of(TREE), scene)
+    draft = rewritten(edit, draft_of(TREE), scene)
     assert {str(p): s.shape for p, s in draft.tree.items() if "/a/" in str(p)} == {
         "params/a/kernel": (2, 5),
         "params/a/bias": (5,),
     }
     with pytest.raises(PlanError, match="does not fit"):
-        Replace(at="params/a", with_="donor", shape=("...", 4)).rewrite(draft_of(TREE), scene)
+        rewritten(Replace(at="params/a", with_="donor", shape=("...", 4)), draft_of(TREE), scene)
 
 
 def test_a_number_fills_another_shape() -> None:
@@ -312,7 +313,7 @@ def test_what_is_one_axis_larger_or_smaller_is_first_taken_apart(leaf, other, sa
         (Interpolate(at="w", with_="donor", t=0.5), "else leave the leaf out"),
     ):
         with pytest.raises(PlanError) as caught:
-            edit.rewrite(draft_of(tree), scene_of(tree, {"donor": donor}))
+            rewritten(edit, draft_of(tree), scene_of(tree, {"donor": donor}))
         fix = str(caught.value.problems[0].fix)
         assert (said in fix and told in fix) if said else "layers" not in fix
     titles = {task.title for task in TASKS}

@@ -25,7 +25,13 @@ from surgery_cli.planning import plan_of
 from surgery_cli.surgery import Options
 from surgery_cli.tree.paths import LeafPath
 from tests.operations.test_rearranging import restored, saved
-from tests.operations.value_edits import ArrayScene, ArraySource, draft_of, edited
+from tests.operations.value_edits import (
+    ArrayScene,
+    ArraySource,
+    draft_of,
+    edited,
+    rewritten,
+)
 
 
 def new_places(leaf: Any, axis: int, size: int, how: dict[str, Any]) -> np.ndarray:
@@ -105,7 +111,7 @@ def test_new_places_come_from_a_file(shape: tuple[int, ...]) -> None:
 def test_places_at_the_end_are_dropped_and_named() -> None:
     arrays = {f"layers_{n}/w": np.zeros((12, 3), np.float32) for n in range(3)}
     arrays["head"] = np.zeros((3, 12), np.float32)
-    draft = Resize(at="**", old_size=12, size=10).rewrite(draft_of(arrays), ArrayScene())
+    draft = rewritten(Resize(at="**", old_size=12, size=10), draft_of(arrays), ArrayScene())
     assert [str(note) for note in draft.notes] == [
         "places 10..11 along axis 0 of 'layers_{0..2}/w' are dropped",
         "places 10..11 along axis 1 of 'head' are dropped",
@@ -118,14 +124,14 @@ def test_places_at_the_end_are_dropped_and_named() -> None:
 def test_what_grows_and_shrinks_again_is_the_stored_leaf_by_reference(last: Any) -> None:
     draft = draft_of({"w": np.zeros((2, 3, 4), np.float32)})
     for edit in (Resize(at="w", axis=1, size=7), last):
-        draft = edit.rewrite(draft, ArrayScene())
+        draft = rewritten(edit, draft, ArrayScene())
     assert isinstance(draft.leaves[LeafPath(("w",))].recipe, Stored)
     assert draft.changed == []
 
 
 def test_a_size_that_is_there_already_changes_nothing() -> None:
-    draft = Resize(at="w", axis=0, size=2).rewrite(
-        draft_of({"w": np.zeros((2, 3), np.float32)}), ArrayScene()
+    draft = rewritten(
+        Resize(at="w", axis=0, size=2), draft_of({"w": np.zeros((2, 3), np.float32)}), ArrayScene()
     )
     assert draft.changed == []
 
@@ -153,7 +159,7 @@ def test_what_does_not_fit_is_said(edit: Resize, said: str) -> None:
     scene = ArrayScene(rows__npy=ArraySource({"": np.zeros((3, 3))}))
     named = type(edit)(**{f: getattr(edit, f) for f in edit.__struct_fields__ if f != "at"}, at="w")
     with pytest.raises(PlanError, match=said):
-        named.rewrite(draft_of({"w": np.zeros((4, 3), np.float32)}), scene)
+        rewritten(named, draft_of({"w": np.zeros((4, 3), np.float32)}), scene)
 
 
 def test_two_axes_of_the_old_size_are_named() -> None:

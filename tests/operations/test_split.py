@@ -17,7 +17,13 @@ from surgery_cli.errors import PlanError
 from surgery_cli.planning import plan_from_document
 from surgery_cli.surgery import Options
 from surgery_cli.tree.paths import LeafPath
-from tests.operations.value_edits import ArrayScene, computed, draft_of, stored
+from tests.operations.value_edits import (
+    ArrayScene,
+    computed,
+    draft_of,
+    rewritten,
+    stored,
+)
 
 SIZES = (4, 2, 2)
 
@@ -223,7 +229,7 @@ def test_what_is_joined_and_taken_apart_in_one_plan_is_the_stored_leaf_by_refere
     ):
         draft = draft_of(start)
         for edit in plan_from_document({"edits": edits}).edits:
-            draft = edit.rewrite(draft, ArrayScene())
+            draft = rewritten(edit, draft, ArrayScene())
         assert draft.changed == []
         assert draft.removed == []
         assert all(isinstance(output.recipe, Stored) for output in draft.leaves.values())
@@ -252,7 +258,7 @@ def test_the_grid_of_chunks_is_the_image_of_the_source(op: Any, grid: Any) -> No
         for path, out in draft.leaves.items()
     }
     (edit,) = plan_from_document({"edits": [op]}).edits
-    after = edit.rewrite(draft.with_leaves(leaves), ArrayScene())
+    after = rewritten(edit, draft.with_leaves(leaves), ArrayScene())
     for name, chunk in grid.items():
         assert after.leaves[LeafPath((name,))].spec.chunk_shape == chunk
         assert after.leaves[LeafPath((name,))].spec.write_shape == chunk

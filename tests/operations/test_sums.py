@@ -29,6 +29,7 @@ from tests.operations.value_edits import (
     draft_of,
     edited,
     path_of,
+    rewritten,
 )
 from tests.optimizer.test_policies import KERNEL as KERNEL_AT
 from tests.optimizer.test_policies import draft_of as state_draft
@@ -137,12 +138,12 @@ def test_what_would_do_nothing_or_cannot_be_is_refused(edit: LeafOperation, what
         }
     )
     with pytest.raises(PlanError) as caught:
-        edit.rewrite(draft, ArrayScene())
+        rewritten(edit, draft, ArrayScene())
     assert what in str(caught.value)
 
 
 def added(arrays: dict[str, Any], edit: AddScaled, scene: ArrayScene | None = None) -> Draft:
-    return edit.rewrite(draft_of(arrays), scene or ArrayScene())
+    return rewritten(edit, draft_of(arrays), scene or ArrayScene())
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -177,7 +178,7 @@ def test_a_number_stands_nowhere_and_is_finite() -> None:
 def test_a_path_of_the_same_checkpoint_means_what_stands_there_at_that_moment() -> None:
     arrays = {"a": np.ones(3, np.float32), "b": np.full(3, 2.0, np.float32)}
     first = added(arrays, AddScaled(at="b", from_="a", scale=10.0))  # b is 12
-    second = AddScaled(at="a", from_="b").rewrite(first, ArrayScene())  # a is 1 + 12
+    second = rewritten(AddScaled(at="a", from_="b"), first, ArrayScene())  # a is 1 + 12
     own = {path_of(text): array for text, array in arrays.items()}
     found = computed(second.leaves[path_of("a")].recipe, own)
     np.testing.assert_array_equal(found, np.full(3, 13.0))

@@ -18,7 +18,11 @@ from surgery_cli.errors import PlanError
 from surgery_cli.operations.to_dict import ToDict
 from surgery_cli.operations.to_list import ToList
 from surgery_cli.planning import plan_from_document, plan_of
-from tests.operations.value_edits import ArrayScene, draft_of
+from tests.operations.value_edits import (
+    ArrayScene,
+    draft_of,
+    rewritten,
+)
 
 TX = optax.chain(optax.clip(1.0), optax.adamw(optax.linear_schedule(1e-2, 0.0, 9)))
 PARAMS = {"layers": [{"w": jnp.arange(3.0)}, {"w": jnp.ones(2)}]}
@@ -99,7 +103,7 @@ def test_a_chain_loses_what_is_empty_and_gets_it_back(source: Path, tmp_path: Pa
 def test_what_is_no_list_is_refused(edit: ToDict | ToList, tree: list[str], said: str) -> None:
     draft = draft_of({path: np.zeros(2, np.float32) for path in tree})
     with pytest.raises(PlanError) as caught:
-        edit.rewrite(draft, ArrayScene())
+        rewritten(edit, draft, ArrayScene())
     assert [problem.what for problem in caught.value.problems] == [said]
 
 

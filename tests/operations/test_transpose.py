@@ -21,7 +21,12 @@ from surgery_cli.operations.reshape import Reshape
 from surgery_cli.operations.transpose import Transpose
 from surgery_cli.planning import plan_of
 from surgery_cli.tree.paths import LeafPath
-from tests.operations.value_edits import ArrayScene, draft_of, edited
+from tests.operations.value_edits import (
+    ArrayScene,
+    draft_of,
+    edited,
+    rewritten,
+)
 
 SHAPE = (12, 7)
 
@@ -128,9 +133,9 @@ def test_blocks_of_any_shape_come_from_elsewhere_in_the_leaf(block: tuple[int, .
 
 
 def test_twice_is_the_stored_leaf_again_by_reference() -> None:
-    once = Transpose(at="w", axes=(2, 0, 1)).rewrite(tree(), ArrayScene())
+    once = rewritten(Transpose(at="w", axes=(2, 0, 1)), tree(), ArrayScene())
     assert [str(path) for path in once.changed] == ["w"]
-    back = Transpose(at="w", axes=(1, 2, 0)).rewrite(once, ArrayScene())
+    back = rewritten(Transpose(at="w", axes=(1, 2, 0)), once, ArrayScene())
     assert isinstance(back.leaves[LeafPath(("w",))].recipe, Stored)
     assert back.changed == []
 

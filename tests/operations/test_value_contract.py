@@ -20,6 +20,7 @@ from tests.operations.value_edits import (
     draft_of,
     drafted_example,
     path_of,
+    rewritten,
     spec_of,
 )
 
@@ -44,7 +45,7 @@ def test_the_example_is_one_edit_of_its_kind(kind: type[LeafOperation]) -> None:
 @pytest.mark.parametrize("edit", [Rescale(at="a", by="scale"), Replace(at="a", with_="scale")])
 def test_the_digest_depends_on_the_arrays_that_are_read(edit: LeafOperation) -> None:
     scene = ArrayScene(scale=ArraySource({"a": np.ones(3, np.float32)}))
-    draft = edit.rewrite(draft_of({"a": np.zeros(3, np.float32)}), scene)
+    draft = rewritten(edit, draft_of({"a": np.zeros(3, np.float32)}), scene)
     one, other = (
         msgspec.structs.replace(draft, fingerprints={"": "tree", "scale": text}).digest
         for text in ("one", "other")
@@ -65,7 +66,7 @@ def test_a_twin_that_follows_a_measurement_reads_the_sources_of_its_param() -> N
 
 def test_an_edit_that_changes_nothing_leaves_the_stored_bytes() -> None:
     tree = {"a": np.zeros(3, np.float32), "b": np.zeros(3, np.float64)}
-    draft = Cast(at="**", to="float32").rewrite(draft_of(tree), ArrayScene())
+    draft = rewritten(Cast(at="**", to="float32"), draft_of(tree), ArrayScene())
     assert [str(path) for path in draft.changed] == ["b"]
 
 

@@ -112,13 +112,19 @@ def scene_of(own: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) ->
     return scene
 
 
+def rewritten(edit: Operation, draft: Draft, scene: Any) -> Draft:
+    """The draft after an edit, as a run makes it: what its fields say is looked at first."""
+    edit.check_values()
+    return edit.rewrite(draft, scene)
+
+
 def merged(
     edit: Operation, members: Sequence[Mapping[str, Any]], *, block: tuple[int, ...] | None = None
 ) -> dict[str, Any]:
     """Every leaf after a merge of the first of these with the others, which are called a, b, c, …"""
     own, *others = members
     scene = scene_of(own, dict(zip("abcdefgh", others, strict=False)))
-    after = edit.rewrite(draft_of(own), scene)
+    after = rewritten(edit, draft_of(own), scene)
     arrays = {path_of(text): array for text, array in own.items()}
     return {
         text: computed(after.leaves[path_of(text)].recipe, arrays, block=block, scene=scene)
@@ -143,6 +149,7 @@ def made(
     scene: ArrayScene | None = None,
 ) -> Recipe:
     """What an edit makes of a leaf."""
+    operation.check_values()
     return operation.made(path, stored(array, path), scene or ArrayScene())
 
 
@@ -275,6 +282,7 @@ def example_on(
     own: Any,
     other: Any,
     leaf: Any,
+    /,
     *,
     first: Callable[[Any], Any] | None = None,
     layers: int = 2,

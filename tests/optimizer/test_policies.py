@@ -27,7 +27,10 @@ from surgery_cli.optimizer.follow.moved_slots import slots_after, twins_along
 from surgery_cli.resolution.selection import select
 from surgery_cli.tree.paths import LeafPath, PathPattern, Selection
 from surgery_cli.tree.specs import TreeSpec
-from tests.operations.value_edits import kernels
+from tests.operations.value_edits import (
+    kernels,
+    rewritten,
+)
 from tests.optimizer.optax_registry import PARAMS, state_of, train_state, tree_of
 
 KERNEL = "params/Dense_0/kernel"
@@ -77,7 +80,7 @@ def draft_of(name: str, kind: str | None = None, **more: Any) -> Draft:
 
 
 def edited(draft: Draft, edit: Any, donor: TreeSpec | None = None) -> Draft:
-    return edit.rewrite(draft, Room(donor))
+    return rewritten(edit, draft, Room(donor))
 
 
 def operations(draft: Draft, text: str) -> list[Any]:
