@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar, Protocol
 
@@ -10,8 +10,9 @@ from surgery_cli.draft.check import Apart, ValueRule
 from surgery_cli.draft.recipe import Draft, Output
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.follow.states import States
+from surgery_cli.tree.containers import alike_but_for_containers, unlike_containers
 from surgery_cli.tree.paths import LeafPath, Selection
-from surgery_cli.tree.specs import TreeSpec
+from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 from surgery_cli.tree.targets import Places
 from surgery_cli.words.advice import FieldName, worded
 
@@ -35,11 +36,29 @@ class Named:
         """``selected_in``: the leaves of another tree that the same patterns and conditions name."""
         self.leaves, self.draft, self.scene = leaves, draft, scene
         self.selected_in = selected_in
+        self._below_others: dict[int, Mapping[LeafPath, LeafPath]] = {}
 
     @cached_property
     def places(self) -> Places:
         """Where leaves and nodes stand."""
         return Places(self.draft.leaves)
+
+    def below_other_containers(self, tree: TreeSpec) -> Mapping[LeafPath, LeafPath]:
+        """The leaves that another tree has below a dict in place of a list, or the other way round, with its own."""
+        if id(tree) not in self._below_others:
+            pairs = alike_but_for_containers(self.draft.tree, tree) if self.leaves else {}
+            self._below_others[id(tree)] = {p: pairs[p] for p in self.leaves if p in pairs}
+        return self._below_others[id(tree)]
+
+    def absent(self, tree: TreeSpec) -> Iterator[tuple[LeafPath, str]]:
+        """Where another tree has what is not here: another container, said once, or a leaf; and in words how."""
+        pairs = self.below_other_containers(tree)
+        for node, (here, there) in unlike_containers(pairs).items():
+            yield node, f"it is a {here} here, and a {there} there"
+        alike = {*pairs.values()}
+        for path in self.lacking(tree):
+            if path not in alike:
+                yield path, f"it is missing, there it is {held_as(tree[path])}"
 
     def lacking(self, tree: TreeSpec) -> list[LeafPath]:
         """The leaves of another tree that are named there, and not here."""
@@ -99,6 +118,11 @@ class Rule(ValueRule, frozen=True):
             PlanError: it is not there.
         """
         return None
+
+
+def held_as(spec: LeafSpec) -> str:
+    """A leaf's type in words, with whose array it is."""
+    return f"{spec.type_text} of NumPy" if spec.kind is LeafKind.NUMPY else spec.type_text
 
 
 def refuse_false(rule: Rule) -> None:

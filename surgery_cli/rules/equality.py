@@ -112,8 +112,7 @@ class EqualIn(Equality, frozen=True):
     def absent(self, named: Named) -> Iterator[tuple[LeafPath, str]]:
         tree = self.held_against(named.draft, named.scene)
         if tree is not None:
-            for path in named.lacking(tree):
-                yield path, f"it is missing, there it is {tree[path].type_text}"
+            yield from named.absent(tree)
 
     def other(self, path: LeafPath, named: Named) -> Output | None:
         file, entry = split_entry(self.equal_in)

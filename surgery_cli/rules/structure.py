@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from surgery_cli.draft.recipe import Draft, Output
 from surgery_cli.optimizer.follow.states import States
-from surgery_cli.rules.contract import Named, Rule
+from surgery_cli.rules.contract import Named, Rule, held_as
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 
@@ -39,23 +39,23 @@ class SameStructureAs(Rule, frozen=True):
         return scene.open(self.same_structure_as)[1].tree
 
     def breach(self, path: LeafPath, output: Output, named: Named) -> str:
-        return _difference(output.spec, self.held_against(named.draft, named.scene).get(path))
+        other = self.held_against(named.draft, named.scene)
+        there = named.below_other_containers(other).get(path, path)
+        return _difference(output.spec, other.get(there))
 
     def absent(self, named: Named) -> Iterator[tuple[LeafPath, str]]:
         other = self.held_against(named.draft, named.scene)
-        for path in named.lacking(other):
-            yield path, f"it is missing, there it is {_type(other[path])}"
+        yield from named.absent(other)
+        there = named.below_other_containers(other)
         for path in named.leaves:  # empty containers, which no other rule is about
             spec = named.draft.leaves[path].spec
-            if spec.kind is LeafKind.EMPTY and (found := _difference(spec, other.get(path))):
+            if spec.kind is LeafKind.EMPTY and (
+                found := _difference(spec, other.get(there.get(path, path)))
+            ):
                 yield path, found
 
 
 def _difference(here: LeafSpec, there: LeafSpec | None) -> str:
     if there is None:
-        return f"it is {_type(here)}, and there is none there"
-    return "" if here.agrees_with(there) else f"it is {_type(here)}, there {_type(there)}"
-
-
-def _type(spec: LeafSpec) -> str:
-    return f"{spec.type_text} of NumPy" if spec.kind is LeafKind.NUMPY else spec.type_text
+        return f"it is {held_as(here)}, and there is none there"
+    return "" if here.agrees_with(there) else f"it is {held_as(here)}, there {held_as(there)}"

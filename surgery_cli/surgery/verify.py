@@ -19,6 +19,7 @@ from surgery_cli.store.open.checkpoint import Checkpoint, as_opened
 from surgery_cli.surgery.byte_checks import check_bytes
 from surgery_cli.surgery.expected_digests import manifest, on_record
 from surgery_cli.surgery.leaf_names import document_names, spellings
+from surgery_cli.tree.containers import alike_but_for_containers, unlike_containers
 from surgery_cli.words.lists import listed
 
 
@@ -117,20 +118,27 @@ def _chosen(
 
 def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
     """Structure, shapes, kinds and dtypes, never values."""
-    comparison = compare(checkpoint.tree, other.tree)
-    names = document_names({**checkpoint.tree.texts, **other.tree.texts})
+    pairs = alike_but_for_containers(checkpoint.tree, other.tree)
+    here = {there: path for path, there in pairs.items()}
+    tree = other.tree.mapped(lambda path: here.get(path, path))
+    comparison = compare(checkpoint.tree, tree)
+    names = document_names({**checkpoint.tree.texts, **tree.texts})
     findings = [
+        *(
+            reports.Finding(str(node), "container", here=one, there=another)
+            for node, (one, another) in unlike_containers(pairs).items()
+        ),
         *(
             reports.Finding(names[p], "extra", here=checkpoint.tree[p].type_text)
             for p in comparison.only_in_a
         ),
         *(
-            reports.Finding(names[p], "missing", there=other.tree[p].type_text)
+            reports.Finding(names[p], "missing", there=tree[p].type_text)
             for p in comparison.only_in_b
         ),
         *(reports.Finding(names[d.path], d.what, here=d.a, there=d.b) for d in comparison.changed),
     ]
-    differing = {*comparison.only_in_a, *(d.path for d in comparison.changed)}
+    differing = {*pairs, *comparison.only_in_a, *(d.path for d in comparison.changed)}
     return reports.Verdict(
         checkpoint=str(checkpoint.location.root),
         named_step=checkpoint.location.named_step,
