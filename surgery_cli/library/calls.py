@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -19,6 +19,11 @@ from surgery_cli.probing import ProbeOptions
 from surgery_cli.settings.limits import limits_of
 from surgery_cli.settings.run import Options
 from surgery_cli.settings.shared import MEMORY_BYTES
+
+if TYPE_CHECKING:
+    from surgery_cli.probing import Probe
+else:
+    Probe = Document  # what is loaded only where somebody probes
 
 
 @with_checked_arguments
@@ -229,9 +234,7 @@ def check(
 
 
 @with_checked_arguments
-def probe(
-    checkpoint: Place, *, model: str, input: str | Sequence[str], **settings: Any
-) -> Document:
+def probe(checkpoint: Place, *, model: str, input: str | Sequence[str], **settings: Any) -> Probe:
     """Every module call of a model on a batch, with its outputs' shapes and numbers.
 
     Args:

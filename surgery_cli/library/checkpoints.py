@@ -216,8 +216,10 @@ def _window(index: Any, shape: tuple[int, ...]) -> tuple[tuple[slice, ...], tupl
     given[at : at + 1] = [slice(None)] * (len(shape) - len(named))
     outer: list[slice] = []
     inner: list[Any] = []
-    for one, size in zip(given, shape, strict=True):
-        chosen = range(size)[one]  # as Python has it, with its errors
+    for axis, (one, size) in enumerate(zip(given, shape, strict=True)):
+        if not isinstance(one, slice) and not -size <= one < size:
+            raise IndexError(f"index {one} is out of bounds for axis {axis} with size {size}")
+        chosen = range(size)[one]
         if isinstance(chosen, int):
             outer.append(slice(chosen, chosen + 1))
             inner.append(0)

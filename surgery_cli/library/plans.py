@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from surgery_cli.errors import PlanError
@@ -18,6 +19,7 @@ from surgery_cli.planning import (
     read_plan,
     read_policy,
 )
+from surgery_cli.planning.plan_files import FORMATS
 
 Planned = (
     Plan
@@ -43,6 +45,7 @@ def plan_from(planned: Planned, variables: Mapping[str, Any] = {}) -> Plan:
         return planned
     settings = _texts(variables)
     if isinstance(planned, str):
+        _refuse_name(planned, "plan")
         return read_plan("-", settings=settings, stdin=io.StringIO(planned))
     if isinstance(planned, os.PathLike):
         from surgery_cli.store import filesystem
@@ -61,6 +64,7 @@ def policy_from(policy: Policy, variables: Mapping[str, Any] = {}) -> tuple[Poli
     """The rules that are meant. Raises as ``plan_from``."""
     settings = _texts(variables)
     if isinstance(policy, str):
+        _refuse_name(policy, "policy")
         return read_policy("-", settings=settings, stdin=io.StringIO(policy))
     if isinstance(policy, os.PathLike):
         from surgery_cli.store import filesystem
@@ -69,6 +73,17 @@ def policy_from(policy: Policy, variables: Mapping[str, Any] = {}) -> tuple[Poli
     if isinstance(policy, Mapping) or _is_list(policy):
         return policy_of_value(plain(policy), settings=settings)
     raise _other(policy, "policy", "the list of its rules")
+
+
+def _refuse_name(text: str, what: str) -> None:
+    """Raise PlanError for a text that is no plan or policy but the name of one's file."""
+    if "\n" not in text and PurePath(text).suffix in FORMATS and ": " not in text:
+        raise PlanError(
+            f"'{text}' is the name of a file",
+            why=f"text is read as the {what} itself",
+            fix=f"give `pathlib.Path({text!r})`",
+            field=what,
+        )
 
 
 def _is_list(value: object) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from surgery_cli.probing.interface.settings import ProbeOptions
 
 if TYPE_CHECKING:
-    from surgery_cli.probing.interface.documents import Probe
+    from surgery_cli.probing.interface.documents import Probe as Probe
     from surgery_cli.probing.use_case.gate import Gate
     from surgery_cli.settings.run import Options
     from surgery_cli.store.open.checkpoint import Checkpoint

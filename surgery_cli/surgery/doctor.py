@@ -16,7 +16,6 @@ from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import CheckpointError, NotPermittedError, SurgeryError
 from surgery_cli.examination.condition import NOT_SEARCHED, NOTHING_WHOLE
 from surgery_cli.examination.examine import examine
-from surgery_cli.examination.places import Kind
 from surgery_cli.examination.states import Condition, State
 from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import BucketPath, path_at
@@ -24,9 +23,10 @@ from surgery_cli.salvage.glance import could_fill
 from surgery_cli.script.user_code import Say
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import reads
+from surgery_cli.store.filesystem.listing import Listing, reads
 from surgery_cli.store.locate.refusals import missing
 from surgery_cli.store.locate.step_formats import formats_text, step_formats
+from surgery_cli.store.locate.steps import find_steps
 from surgery_cli.surgery.rescue import rescue
 from surgery_cli.surgery.verify import verify
 from surgery_cli.words.lists import quoted
@@ -77,17 +77,13 @@ def doctor(
         dead_bytes=sum(min(one.dead_bytes, one.seen.bytes_counted) for one in found),
         leftover_bytes=sum(row.bytes for row in rows if row.state == State.LEFTOVER),
         reads_data=read_data,
-        notes=_format_notes(found),
+        notes=_format_notes(real),
     )
 
 
-def _format_notes(found: Sequence[Condition]) -> list[Note]:
-    """What a root of steps that are named in several formats is to scripts, and to commands."""
-    formats = step_formats(
-        one.place.path.name
-        for one in found
-        if one.place.kind is Kind.CHECKPOINT and one.place.step is not None
-    )
+def _format_notes(root: Path) -> list[Note]:
+    """What a root of finished steps that are named in several formats is to scripts, and to commands."""
+    formats = step_formats(s.name for s in find_steps(Listing.of(root)) if s.is_finished)
     if len(formats) < 2:
         return []
     said = f"steps are named in {len(formats)} formats: {formats_text(formats)}"

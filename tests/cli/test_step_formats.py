@@ -105,6 +105,13 @@ def test_doctor_says_that_there_is_no_newest(saved, surgery):
     assert "formats" not in surgery("doctor", saved / "run").out
 
 
+def test_a_folder_that_holds_no_step_has_no_part_in_how_steps_are_named(saved, tmp_path, surgery):
+    root = shutil.copytree(saved / "run", tmp_path / "run")
+    (root / "0800").mkdir()
+    assert "formats" not in surgery("doctor", root).out
+    assert surgery("inspect", root).code == 0
+
+
 def test_doctor_takes_nothing_from_a_step_of_another_format(saved, tmp_path, surgery):
     """Before `3` there is `1`; of `step_2`, whose number is nearer, a script that names steps so knows nothing."""
     root = shutil.copytree(saved / "mixed", tmp_path / "mixed")

@@ -129,6 +129,30 @@ def test_a_policy_is_text_a_file_a_dict_or_its_rules(tmp_path):
         surgery.check(SAMPLE, [])
 
 
+@pytest.mark.parametrize("name", ["plan.yaml", "runs/a b.toml", "C.json"])
+def test_the_name_of_a_file_is_no_text_of_a_plan(name):
+    calls = {
+        "plan": lambda: surgery.plan(SAMPLE, name),
+        "policy": lambda: surgery.check(SAMPLE, name),
+    }
+    for what, call in calls.items():
+        with pytest.raises(surgery.PlanError, match=f"'{name}' is the name of a file") as refused:
+            call()
+        (problem,) = refused.value.problems
+        assert (problem.field, problem.fix) == (what, f"give `pathlib.Path({name!r})`")
+
+
+def test_an_index_that_is_not_there_names_its_axis():
+    leaf = surgery.open(SAMPLE)[KERNEL]
+    array = leaf[...]
+    for index in ((0, 64), -129, (..., -65)):
+        with pytest.raises(IndexError) as ours:
+            leaf[index]
+        with pytest.raises(IndexError) as numpys:
+            array[index]
+        assert str(ours.value) == str(numpys.value)
+
+
 def test_an_open_checkpoint_answers_as_mappings_do():
     checkpoint = surgery.open(SAMPLE)
     assert checkpoint.get(KERNEL).path == KERNEL

@@ -100,7 +100,7 @@ WRONG = {
     "a key": ({"edit": []}, "a plan has no key `edit`"),
     "a value": ([surgery.Rescale(at=KERNEL, by="x")], "x"),
     "a pattern": ([surgery.Rescale(at="params/Dens_0", by=2)], "matches nothing"),
-    "a text that is none": ("head.yaml", "a plan is a mapping"),
+    "a text that is none": ("head", "a plan is a mapping"),
     "an object": (3, "of type `int` is no plan"),
     "a type": ([{**EDIT, "at": 3}], "at"),
 }
