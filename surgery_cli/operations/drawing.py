@@ -42,6 +42,8 @@ class Drawing(Initializing, kw_only=True, frozen=True):
         if init != self.init:
             return initializers.resolve(init, {}, spec)
         if init in initializers.WITH_FANS and len(spec.shape) < 2 and self.in_axis is None:
-            zeros = worded("{bias_init: zeros} beside kernels, {init: zeros} or {init: normal}")
+            zeros = worded(
+                "{bias_init: zeros} beside kernels (`ones` for the scales of norms), {init: zeros} or {init: normal}"
+            )
             raise initializers.without_fans(init, spec.shape, zeros)
         return super().values_of(init, spec)

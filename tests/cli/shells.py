@@ -3,10 +3,16 @@
 import os
 import pty
 import select
+import shutil
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+SAMPLE = Path(__file__).resolve().parents[2] / "sample_checkpoints" / "digits_manager"
 
 SETTINGS = """
 PS1='> '
@@ -52,6 +58,19 @@ def bash(home, folder):
     """A function of a line: the line that Tab makes of it, and nothing more."""
     rc = ["bash", "--rcfile", str(home / ".bashrc"), "-i"]
     return _shell(home, folder, BASH_SETTINGS, ["bash", "--norc"], rc, ".bashrc")
+
+
+@contextmanager
+def beside_copies(shell, place, *names):
+    """What one of these shells makes of a line, in a folder that holds the sample under each of the names."""
+    if shutil.which(shell.__name__) is None:
+        pytest.skip(f"{shell.__name__} is not installed")
+    folder = place / "work"
+    folder.mkdir()
+    for name in names:
+        shutil.copytree(SAMPLE, folder / name)
+    with shell(place / "home", folder) as ask:
+        yield ask
 
 
 @contextmanager

@@ -1,13 +1,8 @@
 """What a real bash, with the breaks of words that it has by itself, makes of a line when Tab is pressed."""
 
-import shutil
-from pathlib import Path
-
 import pytest
 
-from tests.cli.shells import bash
-
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_checkpoints" / "digits_manager"
+from tests.cli.shells import bash, beside_copies
 
 # JAX warns of forks, and a terminal is one
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -15,13 +10,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 @pytest.fixture(scope="module")
 def completed(tmp_path_factory):
-    if shutil.which("bash") is None:
-        pytest.skip("bash is not installed")
-    place = tmp_path_factory.mktemp("bash")
-    folder = place / "work"
-    folder.mkdir()
-    shutil.copytree(SAMPLE, folder / "run")
-    with bash(place / "home", folder) as ask:
+    with beside_copies(bash, tmp_path_factory.mktemp("bash"), "run") as ask:
         yield ask
 
 

@@ -1,28 +1,17 @@
 """What a real zsh makes of a line when Tab is pressed."""
 
-import shutil
-from pathlib import Path
-
 import pytest
 
 from surgery_cli.cli.options.completion import zsh_code
-from tests.cli.shells import zsh
+from tests.cli.shells import beside_copies, zsh
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_checkpoints" / "digits_manager"
 WORDS = "params/Dense_0", "params/Dense_1"
 ODD = "odd:  it's \"$xü"
 
 
 @pytest.fixture(scope="module")
 def completed(tmp_path_factory):
-    if shutil.which("zsh") is None:
-        pytest.skip("zsh is not installed")
-    place = tmp_path_factory.mktemp("zsh")
-    folder = place / "work"
-    folder.mkdir()
-    for name in ("run", ODD):
-        shutil.copytree(SAMPLE, folder / name)
-    with zsh(place / "home", folder) as ask:
+    with beside_copies(zsh, tmp_path_factory.mktemp("zsh"), "run", ODD) as ask:
         yield ask
 
 

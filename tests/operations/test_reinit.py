@@ -292,7 +292,9 @@ def test_biases_have_an_initializer_of_their_own_beside_kernels() -> None:
     tree = {"head/kernel": np.ones((4, 3), np.float32), "head/bias": np.ones(3, np.float32)}
     with pytest.raises(PlanError) as caught:
         rewritten(Reinit(at="head", init="lecun_normal"), draft_of(tree), ArrayScene())
-    assert "`bias_init: zeros` beside kernels" in str(caught.value.problems[0].fix)
+    assert "`bias_init: zeros` beside kernels (`ones` for the scales of norms)" in str(
+        caught.value.problems[0].fix
+    )
     edit = Reinit(at="head", init="lecun_normal", bias_init="zeros")
     draft = rewritten(edit, draft_of(tree), ArrayScene())
     names = {str(p): kernels(out.recipe)[0].name for p, out in draft.leaves.items()}
