@@ -5,6 +5,7 @@ import shutil
 import struct
 import time
 import warnings
+import zipfile
 from contextlib import suppress
 
 import numpy as np
@@ -195,6 +196,19 @@ def test_entries_of_archives_that_lie_where_no_file_reaches_are_damage(tmp_path,
     with pytest.raises(CheckpointError) as refused:
         leaves_of(place)
     assert "permissions" not in str(refused.value)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_entries_whose_name_is_damaged_in_the_list_alone_are_not_left_out(tmp_path, save):
+    """NumPy refuses such an array, and takes one that was no array for what it is."""
+    save(tmp_path / "m.npz", a=np.arange(5.0), b=np.ones((2, 3)))
+    content = (tmp_path / "m.npz").read_bytes()
+    at = content.rfind(b"b.npy")
+    (tmp_path / "m.npz").write_bytes(content[:at] + b"b.nqy" + content[at + 5 :])
+    with np.load(tmp_path / "m.npz") as found, pytest.raises(zipfile.BadZipFile):
+        _ = found["b.nqy"]
+    with pytest.raises(CheckpointError, match="differ"):
+        leaves_of(tmp_path / "m.npz")
 
 
 @pytest.mark.parametrize("start", [-(1 << 70), -1, 1 << 61, 1 << 70])

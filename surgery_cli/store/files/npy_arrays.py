@@ -65,7 +65,9 @@ def npz_entries(path: Path) -> dict[LeafPath, ArrayEntry]:
             LEAVES.check(len(archive.infolist()), f"'{path}'")
             for member in archive.infolist():
                 if not member.filename.endswith(".npy"):
-                    continue
+                    _refuse_misplaced(path, member)
+                    with archive.open(member):  # where its own header has another name: an array's
+                        continue
                 name = member.filename.removesuffix(".npy")
                 if LeafPath((name,)) in found:
                     raise damaged(path, f"the entry '{name}' stands twice in it")
@@ -90,6 +92,12 @@ def npz_entries(path: Path) -> dict[LeafPath, ArrayEntry]:
     return found
 
 
+def _refuse_misplaced(path: Path, member: zipfile.ZipInfo) -> None:
+    """Refuse an entry that is said to stand where the file has ended."""
+    if member.header_offset > filesystem.size(path):  # the system would call it an invalid argument
+        raise damaged(path, f"the entry '{member.filename}' lies outside of it")
+
+
 def _refuse_lying_sizes(path: Path, member: zipfile.ZipInfo) -> None:
     """Refuse an entry that claims more bytes than its stored ones can unpack to."""
     # A run of zeros is the best case of deflate: 1032 to 1.
@@ -97,10 +105,8 @@ def _refuse_lying_sizes(path: Path, member: zipfile.ZipInfo) -> None:
     ratio = ratios.get(member.compress_type)
     if ratio is None:
         raise damaged(path, f"'{member.filename}' is not compressed as NumPy does it")
-    size = filesystem.size(path)
-    if member.header_offset > size:  # the system would call it an invalid argument
-        raise damaged(path, f"the entry '{member.filename}' lies outside of it")
-    available = min(member.compress_size, size)
+    _refuse_misplaced(path, member)
+    available = min(member.compress_size, filesystem.size(path))
     if member.file_size > available * ratio:
         raise damaged(
             path, f"'{member.filename}' claims {member.file_size} bytes, and {available} are stored"
