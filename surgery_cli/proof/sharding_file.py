@@ -62,7 +62,7 @@ def lacking_entries(item: PytreeItem) -> list[str]:
     return [
         str(path)
         for path, leaf in _sharded(item)
-        if document is not None and not isinstance(document.get(_key(path)), str)
+        if document is not None and _key(path) not in document
     ]
 
 
@@ -112,8 +112,9 @@ def sharding_faults(item: PytreeItem) -> Iterator[tuple[str, str]]:
         return
     judged: dict[str, str] = {}
     for path, _ in _sharded(item):
-        text = document.get(_key(path))
+        text = document.get(_key(path), "")
         if not isinstance(text, str):
+            yield SHARDING, f"of '{path}': no text stands there; {STILL_RESTORED}"
             continue
         if text not in judged:
             judged[text] = sharding_fault(text) if text else ""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
+from surgery_cli.proof.aggregate_file import aggregate_faults
 from surgery_cli.proof.damaged_text import json_object, resembled, resembles_any
 from surgery_cli.proof.sharding_file import sharding_faults
+from surgery_cli.proof.shards import shard_faults
 from surgery_cli.store import filesystem
 from surgery_cli.store.open.contradictions import contradictions
 from surgery_cli.store.open.item import PytreeItem
@@ -54,7 +56,9 @@ _KEY_IMPLS: Final = frozenset({"threefry2x32", "rbg", "unsafe_rbg", "fry", "urbg
 def tree_faults(item: PytreeItem) -> Iterator[Fault]:
     """What is wrong with the files of a tree, by path from its directory."""
     yield from _of_tree(item)
+    yield from aggregate_faults(item)
     yield from _of_arrays(item)
+    yield from shard_faults(item)
     yield from sharding_faults(item)
     yield from _of_array_metadatas(item)
     yield from _of_databases(item)
@@ -117,7 +121,7 @@ def _entry_faults(key: str, entry: dict[str, Any]) -> Iterator[str]:
         return
     if (known := resembled(str(value.get("value_type")), _VALUE_TYPES)) is not None:
         yield f"{key} is of the type '{value['value_type']}': '{known}', damaged"
-    if not isinstance(value.get("skip_deserialize"), bool):
+    if not isinstance(value.get("skip_deserialize", False), bool):
         yield f"{key} does not say whether it is skipped (`skip_deserialize`)"
     for name in value:
         if (known := resembled(name, _ENTRY_FIELDS)) is not None:

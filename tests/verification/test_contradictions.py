@@ -100,6 +100,12 @@ def key_type(keys, at, number):
     return changed(change)
 
 
+def lacks_field(keys, name):
+    return changed(
+        lambda document: document["tree_metadata"][str(keys)]["value_metadata"].pop(name)
+    )
+
+
 DAMAGES = {
     "nothing": lambda place: None,
     **{f"metadata of {name}": metadata_of(name) for name in LAYOUTS},
@@ -113,6 +119,10 @@ DAMAGES = {
     "an index that is a name": key_type(("opt", "0"), 1, 2),
     "another index that is a name": key_type(("opt", "1"), 1, 2),
     "a name that is an index": key_type(("w",), 0, 1),
+    "nothing said of skipping": lacks_field(("w",), "skip_deserialize"),
+    **{
+        f"blocks of {value}": entry(("w",), write_shape=value) for value in (False, None, 7, [3, 4])
+    },
 }
 
 

@@ -228,6 +228,21 @@ def test_shardings_of_other_leaves_are_a_finding(saved, tmp_path, layout):
     assert not surgery.verify(str(place / "1")).agrees
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.parametrize("value", [7, None, ["text"], {"a": "text"}], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_entry_of_the_shardings_that_is_no_text_is_a_finding(saved, tmp_path, layout, value):
+    """Orbax takes it for JSON text, and ends in an error of Python's."""
+    place = Path(shutil.copytree(saved / layout, tmp_path / "run"))
+    file = place / "1" / "_sharding"
+    shardings = json.loads(file.read_text())
+    file.write_text(json.dumps({**shardings, next(iter(shardings)): value}))
+    with told_here(), pytest.raises((TypeError, ValueError)):
+        ocp.PyTreeCheckpointer().restore(place / "1")
+    assert not surgery.verify(str(place / "1")).agrees
+
+
 def test_a_mark_of_v1_that_is_a_link_to_nowhere_harms_nothing(tmp_path):
     tree = {"w": np.arange(4.0)}
     v1.save(tmp_path / "saved", tree)

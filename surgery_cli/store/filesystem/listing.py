@@ -144,9 +144,10 @@ def holds_pytree(listing: Listing) -> bool:
     """True if a pytree stands at the root of the directory, in any layout."""
     if listing.files & {"_METADATA", "manifest.ocdbt"}:
         return True
-    if "checkpoint" in listing.files:
-        # TensorFlow writes a text file of the same name, which begins with a letter; a msgpack map cannot.
-        return starts_as_msgpack(listing.path / "checkpoint")
+    # TensorFlow writes a text file of the same name, which begins with a letter; a msgpack map cannot. Beside arrays it
+    # was one, and is damaged: the folders of leaves are no items of a step.
+    if "checkpoint" in listing.files and starts_as_msgpack(listing.path / "checkpoint"):
+        return True
     # `checkpoint` alone is the one array of an ArrayCheckpointHandler, not a tree.
     folders = sorted(listing.folders - {"checkpoint"})
     return any(is_array_folder(listing.path / name) for name in folders[:32])

@@ -28,6 +28,10 @@ def contradictions(item: PytreeItem) -> Iterator[str]:
     for path, value in (item.sidecars.values or {}).items():
         if value.get("skip_deserialize") is True and item.leaves[path].array is not None:
             yield f"'{path}' is stored, and to be skipped (`skip_deserialize`)"
+        if "skip_deserialize" not in value:
+            yield f"'{path}' does not say whether it is skipped (`skip_deserialize`)"
+        if not isinstance(value.get("write_shape", []), list):
+            yield f"'{path}' was written in blocks of {value['write_shape']!r}, which is no shape (`write_shape`)"
     for node in _of_two_kinds(item.leaves):
         yield f"some keys of '{node}' are indices of a list, and some keys of a dict (`key_type`)"
 
