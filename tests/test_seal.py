@@ -100,6 +100,18 @@ def test_files_that_came_or_went_since_the_seal_are_findings(flat):
     assert findings(flat) == [("notes.txt", "file added"), ("commit_success.txt", "file missing")]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_folder_that_came_beside_sealed_items_is_a_finding(run):
+    """A seal names files; an empty folder has none, and Orbax takes it for an item."""
+    surgery.seal(str(run), step=1)
+    (run / "1/state2").mkdir()
+    with ocp.CheckpointManager(run) as manager, pytest.raises((ValueError, KeyError)):
+        manager.restore(1)
+    assert findings(run, step=1) == [("state2", "folder without a sealed file")]
+    (row,) = surgery.doctor(str(run / "1"), settled_seconds=0).places
+    assert row.state == "damaged"
+
+
 def test_the_record_of_an_edit_stays_a_plan_when_it_is_sealed(flat, tmp_path):
     apply(flat, tmp_path / "out", {"op": "rescale", "at": "w", "by": 2})
     edited = record_of(tmp_path / "out/surgery.json")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 from surgery_cli.errors import CheckpointError, Problem
 from surgery_cli.proof.files import file_digests, files_of
 from surgery_cli.proof.records import read_record, record_path, recorded_place
+from surgery_cli.proof.step_metadata_file import folders_beside
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import is_tree
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -53,11 +54,21 @@ def seen_since_sealed(checkpoint: Checkpoint) -> list[str]:
         return []
     files = files_of(recorded_place(checkpoint))
     found = [f"`{key}` is gone since it was sealed" for key in record.files if key not in files]
+    found += [
+        f"`{name}` is a folder without a sealed file"
+        for name in unsealed_folders(checkpoint, record.files)
+    ]
     return found + [
         f"`{key}` has not the {known.bytes:,} bytes that it had when it was sealed"
         for key, known in (record.file_blocks or {}).items()
         if key in files and filesystem.size(files[key]) != known.bytes
     ]
+
+
+def unsealed_folders(checkpoint: Checkpoint, sealed: Iterable[str]) -> list[str]:
+    """Folders beside the items of a sealed step of which no file is sealed: Orbax takes each for an item."""
+    tops = {name.split("/", 1)[0] for name in sealed}
+    return [name for name in folders_beside(checkpoint) if name not in tops]
 
 
 def check_taken_files(checkpoint: Checkpoint, hashes: Mapping[str, str]) -> None:

@@ -74,14 +74,19 @@ def _unreadable(file: Path) -> str:
     return fault if fault and json_fault(file) else ""
 
 
-def folder_notes(checkpoint: Checkpoint) -> list[Note]:
+def folders_beside(checkpoint: Checkpoint) -> list[str]:
     """Folders beside the items on record, empty or not: each fails the restore that asks for all items there are."""
     folder = checkpoint.location.folder_of_items
     listing = None if folder is None else Listing.of(folder)
     handlers = None if listing is None else item_handlers(listing)
     if listing is None or not isinstance(handlers, dict) or not handlers:
         return []
-    others = [name for name in listing.own_folders() if name not in handlers]
+    return [name for name in listing.own_folders() if name not in handlers]
+
+
+def folder_notes(checkpoint: Checkpoint) -> list[Note]:
+    """What folders beside the items on record do to a restore."""
+    others = folders_beside(checkpoint)
     if not others:
         return []
     named = f"{quoted(others, 4, word='and')} {'is' if len(others) == 1 else 'are'}"
@@ -110,6 +115,11 @@ def step_faults(place: Path) -> Iterator[tuple[str, str]]:
             yield file, f"a field is called '{name}': '{known}', damaged"
         elif value is not None and not isinstance(value, _STEP_TYPES.get(name, (object,))):
             yield file, f"'{name}' is {value!r}"
+        elif name not in _STEP_TYPES and document.get("custom_metadata"):
+            why = (
+                "Orbax knows no such field, and takes none as custom where `custom_metadata` stands"
+            )
+            yield file, f"a field is called '{name}': {why}"
     handlers = document.get("item_handlers")
     named = handlers if isinstance(handlers, dict) else {"": handlers}
     folders = {entry.name for entry in filesystem.entries(place) if entry.is_folder}
@@ -131,6 +141,7 @@ def sound_part(document: Mapping[str, Any], items: Collection[str]) -> dict[str,
         name: value
         for name, value in document.items()
         if resembled(name, _STEP_TYPES) is None
+        and (name in _STEP_TYPES or not document.get("custom_metadata"))
         and (value is None or isinstance(value, _STEP_TYPES.get(name, (object,))))
     }
     handlers = kept.get("item_handlers")

@@ -12,6 +12,7 @@ from surgery_cli.engine.progress import Listener
 from surgery_cli.proof.files import files_of
 from surgery_cli.proof.metadata_files import copy_notes, metadata_faults, restore_notes
 from surgery_cli.proof.records import record_path, recorded_place
+from surgery_cli.proof.sealed_files import unsealed_folders
 from surgery_cli.proof.sharding_file import device_notes
 from surgery_cli.proof.side_values import has_side_values, side_value_faults
 from surgery_cli.script.user_code import Say
@@ -71,7 +72,7 @@ def check_bytes(
     infinite = {text: count.infinite for text, count in seen.non_finite.items() if count.infinite}
     notes += _named("infinite values", infinite)
     of_files = file_findings(files, chosen.files, expected, listener) if expected.files else []
-    findings += of_files
+    findings += of_files + _folder_findings(checkpoint, expected)
     if sample is None:
         findings += _side_findings(checkpoint, memory_bytes)
     elif has_side_values(checkpoint):
@@ -113,6 +114,12 @@ def _metadata_findings(checkpoint: Checkpoint) -> list[reports.Finding]:
         reports.Finding(file, "metadata", detail=detail)
         for file, detail in metadata_faults(checkpoint)
     ]
+
+
+def _folder_findings(checkpoint: Checkpoint, expected: Expected) -> list[reports.Finding]:
+    """A seal knows no folders: one that Orbax takes for an item, and that has no file of the seal, is not sealed."""
+    folders = unsealed_folders(checkpoint, expected.files) if expected.files else []
+    return [reports.Finding(name, "folder without a sealed file") for name in folders]
 
 
 def _side_findings(checkpoint: Checkpoint, memory_bytes: int) -> list[reports.Finding]:

@@ -165,7 +165,13 @@ class PytreeItem:
                 raise self._no_data(path, f"`{AGGREGATE}` refers to an array '{name}'")
             spec = self.aggregate.array_specs.get(path)
             return self._stored(name, LeafKind.ARRAY) if spec is None else self._of_spec(path, spec)
-        value = self.aggregate.tree[path]
+        value, own = self.aggregate.tree[path], stored_name(path)
+        if value.kind is LeafKind.STRING and self.store is not None and own in self.store.arrays:
+            raise CheckpointError(
+                f"`{AGGREGATE}` in '{self.directory}' is damaged",
+                why=f"of '{path}' it has a text that does not refer to the array '{own}', which is stored",
+                fix="copy the file again from where it was whole",
+            )
         return StoredLeaf(value, is_inline=value.kind is not LeafKind.EMPTY)
 
     def _of_spec(self, path: LeafPath, spec: ArraySpec) -> StoredLeaf:
