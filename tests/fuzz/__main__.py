@@ -134,7 +134,7 @@ def main():
     parser.add_argument(
         "--judged",
         type=int,
-        default=2000,
+        default=20_000,
         help="accepted inputs that others read, too, of each kind",
     )
     parser.add_argument("--findings", type=Path, default=Path("build/fuzz-findings.jsonl"))

@@ -8,12 +8,11 @@ OUTCOMES = (*READ, *REFUSED, *FAILED, *MEMORY, *TIME)
 """How names begin of what became of an input: each input has one of them."""
 
 ALIKE, BOTH_REFUSE = ("read alike by the judge",), ("refused by both",)
-READ_HERE_ALONE = ("refused by the judge alone",)
-OTHERWISE = ("differs", "refused by us alone")
+OTHERWISE = ("differs", "refused by us alone", "read by us alone")
 EXPLAINED = ("explained",)
 TOO_MUCH = ("the judge ends its process", "the judge does not end", "judge took too long")
 NO_OPINION = ("no opinion", *TOO_MUCH)
-OPINIONS = (*ALIKE, *BOTH_REFUSE, *READ_HERE_ALONE, *OTHERWISE, *EXPLAINED, *NO_OPINION)
+OPINIONS = (*ALIKE, *BOTH_REFUSE, *OTHERWISE, *EXPLAINED, *NO_OPINION)
 """How names begin of what another reader made of an input: each that it was asked about has one of them."""
 
 

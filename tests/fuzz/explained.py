@@ -15,7 +15,40 @@ class Explained(NamedTuple):
         return kind in self.kinds and sort == self.sort and self.words in said
 
 
+_BESIDE = ("databases", "leaf folders")
+
 EXPLAINED = {
+    "damaged step metadata": Explained(
+        _BESIDE,
+        "read by us alone",
+        "_CHECKPOINT_METADATA changed, told by verify",
+        "Orbax refuses a step whose `_CHECKPOINT_METADATA` has a field of another type, whatever its leaves are. Here"
+        " they are read, all with the values that were saved, and `verify` and `doctor` name the field.",
+    ),
+    "damaged shardings": Explained(
+        _BESIDE,
+        "read by us alone",
+        "_sharding changed, told by verify",
+        "A restore without arguments takes the devices from `_sharding`, and Orbax ends in an error where an entry is"
+        " damaged or gone; into a target that says shardings it restores. Here no value is read by it: all are those"
+        " that were saved, and `verify` and `doctor` say what Orbax no longer does.",
+    ),
+    "damaged tree metadata": Explained(
+        _BESIDE,
+        "read by us alone",
+        "_METADATA changed, told by verify",
+        "Orbax refuses a tree of which one entry in `_METADATA` lacks a field, or has one of a type that it does not"
+        " take. Here the arrays are read, all with the values that were saved; `verify` and `doctor` find it, and an"
+        " edit, which would carry it along, is refused.",
+    ),
+    "damaged checkpoint file": Explained(
+        ("leaf folders",),
+        "read by us alone",
+        "checkpoint changed, told by verify",
+        "Where `checkpoint` is no msgpack, or has a number for a key, Orbax refuses the tree even if `_METADATA` says"
+        " it, too. Here it is read as far as one of the two tells it; every value is the one that was saved, and"
+        " `verify` and `doctor` find the damage.",
+    ),
     "no text": Explained(
         ("databases", "leaf folders"),
         "refused by us alone",
@@ -44,6 +77,13 @@ EXPLAINED = {
         "another text: array(",
         "In releases that wrote both `_METADATA` and `checkpoint`, a text in the latter stands for an array. Where it"
         " is damaged, Orbax restores the text; here the array is read, which `_METADATA` describes and which is there.",
+    ),
+    "text in the place of an array": Explained(
+        ("leaf folders",),
+        "refused by us alone",
+        "it has a text that does not refer to the array",
+        "In releases without `_METADATA`, a text in `checkpoint` stands for an array. Where it is damaged, Orbax"
+        " restores the text; here the tree is refused, as the array of that name is stored.",
     ),
     "other extensions": Explained(
         ("msgpack",),

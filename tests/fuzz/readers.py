@@ -210,7 +210,10 @@ def by_orbax(place):
     import orbax.checkpoint as ocp
 
     checkpointer = ocp.PyTreeCheckpointer()
-    tree = checkpointer.metadata(place).item_metadata.tree
+    known = checkpointer.metadata(place).item_metadata
+    if known is None:  # of releases without `_METADATA`: the tree is in `checkpoint`
+        return _flat(checkpointer.restore(place))
+    tree = known.tree
     wanted = jax.tree.map(
         lambda leaf: (
             ocp.RestoreArgs(restore_type=str)
@@ -298,6 +301,19 @@ def difference(ours, theirs):
         if one.tobytes() != other.tobytes():
             return "other values"
     return None
+
+
+def is_told(place):
+    """True if `verify` finds something, or says what Orbax no longer does with it."""
+    from surgery_cli import surgery
+    from surgery_cli.errors import SurgeryError
+    from surgery_cli.words.notes import Consequence
+
+    try:
+        found = surgery.verify(str(place))
+    except SurgeryError:
+        return True
+    return not found.agrees or any(isinstance(note, Consequence) for note in found.notes)
 
 
 READERS = {

@@ -14,9 +14,10 @@ from surgery_cli.errors import SurgeryError
 from tests.fuzz import __main__ as machine
 from tests.fuzz.__main__ import Watched
 from tests.fuzz.counts import unaccounted
+from tests.fuzz.explained import EXPLAINED, Explained
 from tests.fuzz.mutations import mutated
 from tests.fuzz.ocdbt import MANIFEST, NODE, envelope, repaired
-from tests.fuzz.readers import difference, leaves_of, match_pattern, read_plan
+from tests.fuzz.readers import JUDGES, by_numpy, difference, leaves_of, match_pattern, read_plan
 from tests.fuzz.seeds import SEEDS
 from tests.fuzz.worker import AT, Worker
 
@@ -91,6 +92,69 @@ def test_it_is_known_whether_an_input_is_in_the_hands_of_its_judge(tmp_path):
     (one, known), (other, _) = began[:2]
     assert (one, other, known["judged"]) == (True, False, 1)
     assert len(began) == 2 * worker.found["judged"]
+
+
+class Refusal(Exception):
+    """What no reader says."""
+
+
+@pytest.mark.parametrize(("said", "opinion"), [
+    ("", "read by us alone"),
+    ("damaged", "read by us alone"),
+    ("explained", "explained: a test's"),
+])  # fmt: skip
+def test_what_others_refuse_is_explained_by_its_cause_or_a_finding(
+    tmp_path, monkeypatch, said, opinion
+):
+    """Explained only where the values are the saved ones, as the other reader makes them of the undamaged file."""
+    place = tmp_path / "seeds" / "plain.npz"
+    worker = Worker("npz", 0, tmp_path)
+    worker.saved = {case.place: by_numpy(case.place) for case in worker.cases}
+    if said == "damaged":
+        worker.saved[place] = {**worker.saved[place], "a": np.zeros((2, 3), np.float32)}
+    cause = "Refusal: this one" if said == "explained" else "Refusal: another"
+    mine = Explained(("npz",), "read by us alone", f"plain.npz changed, verify agrees; {cause}", "")
+    monkeypatch.setitem(EXPLAINED, "a test's", mine)
+
+    def refuse(_):
+        raise Refusal("this one")
+
+    monkeypatch.setitem(JUDGES, "npz", refuse)
+    worker._judge(7, place, place, leaves_of(place), "")
+    assert unaccounted({"inputs": 0, **worker.found}) == (0, 0)
+    assert worker.found == {"judged": 1, opinion: 1}
+    assert [one["sort"] for one in worker.findings] == ["read by us alone"] * (said != "explained")
+
+
+def test_a_run_with_what_is_not_explained_ends_with_1(tmp_path, monkeypatch):
+    found = {
+        "kind": "npz",
+        "seed": 1,
+        "number": 3,
+        "sort": "read by us alone",
+        "said": "",
+        "where": "",
+    }
+
+    def read(watched, first, count):
+        watched.counts.update(
+            {"inputs": count, "accepted": count, "judged": 1, "read by us alone": 1}
+        )
+        watched.findings.append(found)
+
+    monkeypatch.setattr(Watched, "read", read)
+    words = [
+        "fuzz",
+        "10",
+        "--kinds",
+        "npz",
+        "--folder",
+        str(tmp_path),
+        "--findings",
+        str(tmp_path / "f"),
+    ]
+    monkeypatch.setattr("sys.argv", words)
+    assert machine.main() == 1
 
 
 def _told(number, **more):

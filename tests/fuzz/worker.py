@@ -26,7 +26,15 @@ from random import Random
 from tests.fuzz.explained import EXPLAINED
 from tests.fuzz.mutations import mutated
 from tests.fuzz.ocdbt import repaired
-from tests.fuzz.readers import JUDGES, READERS, by_door, difference, leaves_of, resealed
+from tests.fuzz.readers import (
+    JUDGES,
+    READERS,
+    by_door,
+    difference,
+    is_told,
+    leaves_of,
+    resealed,
+)
 from tests.fuzz.seeds import SEEDS
 
 MEMORY_BYTES = 2 << 30
@@ -56,6 +64,8 @@ class Worker:
         (folder / "seeds").mkdir(parents=True, exist_ok=True)
         self.cases = SEEDS[kind](folder / "seeds")
         self.contents = {file: file.read_bytes() for case in self.cases for file in case.files}
+        self.saved = {}
+        """What another reader makes of the real files, by what is opened."""
 
     def input(self, number):
         """The input of that number: what is opened, which file of it is changed, and how that then reads."""
@@ -74,13 +84,15 @@ class Worker:
         self.found["inputs"] += 1
         if content == self.contents[file]:
             self.found["unchanged"] += 1
+        if self.kind in JUDGES and place not in self.saved:
+            self.saved[place] = JUDGES[self.kind](place)
         file.write_bytes(content)
         try:
-            self._read(number, place, chance)
+            self._read(number, place, file, chance)
         finally:
             file.write_bytes(self.contents[file])
 
-    def _read(self, number, place, chance):
+    def _read(self, number, place, file, chance):
         """One outcome: what reading came to, or how a command failed that was tried as well."""
         from surgery_cli.errors import SurgeryError
 
@@ -105,23 +117,35 @@ class Worker:
         if self.kind in JUDGES and (
             chance.random() < _JUDGED_REFUSALS or (ours is not None and self.judged_left > 0)
         ):
-            self._judge(number, place, ours, refusal)
+            self._judge(number, place, file, ours, refusal)
 
-    def _judge(self, number, place, ours, refusal):
+    def _judge(self, number, place, file, ours, refusal):
         self.judged_left -= ours is not None
         self.found["judged"] += 1
         self.judging(True)
         try:
             theirs = JUDGES[self.kind](place)
         except TooLong:
-            opinion = "judge took too long"
-        except BaseException:  # noqa: BLE001 - the judge may refuse as it likes
-            opinion = "refused by the judge alone" if ours is not None else "refused by both"
+            said, opinion = None, "judge took too long"
+        except BaseException as error:  # noqa: BLE001 - the judge may refuse as it likes
+            said = f"{type(error).__name__}: {_cause(str(error))}"
         else:
+            said = None
             opinion = self._compared(number, ours, theirs, refusal)
         finally:
             self.judging(False)
+        if said is not None:
+            opinion = (
+                "refused by both" if ours is None else self._alone(number, place, file, ours, said)
+            )
         self.found[opinion] += 1
+
+    def _alone(self, number, place, file, ours, said):
+        """What is read here and refused there: of an undamaged file the same must have been read, and `verify` tell."""
+        if other := difference(ours, self.saved[place]):
+            return self._find(number, "read by us alone", f"{file.name} changed, {other}; {said}")
+        told = "told by verify" if is_told(place) else "verify agrees"
+        return self._find(number, "read by us alone", f"{file.name} changed, {told}; {said}")
 
     def _compared(self, number, ours, theirs, refusal):
         if theirs is None:
