@@ -54,10 +54,6 @@ def seen_since_sealed(checkpoint: Checkpoint) -> list[str]:
         return []
     files = files_of(recorded_place(checkpoint))
     found = [f"`{key}` is gone since it was sealed" for key in record.files if key not in files]
-    found += [
-        f"`{name}` is a folder without a sealed file"
-        for name in unsealed_folders(checkpoint, record.files)
-    ]
     return found + [
         f"`{key}` has not the {known.bytes:,} bytes that it had when it was sealed"
         for key, known in (record.file_blocks or {}).items()
