@@ -233,7 +233,9 @@ def with_rescue(found: Condition, *, is_save: bool = False) -> Condition:
         if gone := [name for name in left.lost if left.place and name not in left.place.no_trees]:
             todo = f"copy {quoted(gone, 4, word='and')} again from where it is whole, with its leaves; else {todo}"
     elif left.whole == left.leaves and not found.lost_items:
-        todo = f"{_rescue(path)}` writes a checkpoint of all of them"
+        partial = "" if left.has_structure else " --allow-partial"
+        named = "" if left.has_structure else _BY_NAMES
+        todo = f"{_rescue(path)}{partial}` writes a checkpoint of all of them{named}"
     else:
         todo = f"`surgery rescue {quote(str(path))}` shows what is left, leaf by leaf"
     if left is not None and not left.is_sure_of_none and is_save:
@@ -258,14 +260,17 @@ def _beside(path: Path) -> str:
 def with_structure(found: Condition, whole: Path) -> Condition:
     """The same where names of arrays alone tell what the tree was, and ``whole`` is a step of the same run."""
     command = _rescue(found.place.path)
-    like = f"{command} --like {quote(str(whole))}"
-    return msgspec.structs.replace(found, todo=found.todo.replace(command, like))
+    like, todo = f"{command} --like {quote(str(whole))}", found.todo
+    if found.left is not None and not found.left.lost:  # the other step gives what was lacking
+        todo = todo.replace(f"{command} --allow-partial`", f"{command}`").replace(_BY_NAMES, "")
+    return msgspec.structs.replace(found, todo=todo.replace(command, like))
 
 
 def _rescue(path: Path) -> str:
     return f"`surgery rescue {quote(str(path))} NEW"
 
 
+_BY_NAMES: Final = ", in the tree that their names tell"
 _NEVER_WHOLE: Final = (
     "no whole leaf was found in it, and it never was whole: it may go once no job is at work there"
 )

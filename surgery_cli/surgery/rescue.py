@@ -79,10 +79,8 @@ def rescue(
         return report
     kept = _kept(survey, fills)
     lacking = [row for row in rows if row.state != "whole" and not row.filled_from]
-    if lacking and not allow_partial:
-        raise _incomplete(survey, rows, lacking, asked)
     if not allow_partial:
-        _refuse_assumptions(survey, rows)
+        _refuse_parts(survey, report, lacking, asked)
     if not any(kept.values()):
         raise CheckpointError(
             f"no leaf of '{broken}' is whole", why=_why(lacking), fix="nothing can be written"
@@ -146,6 +144,20 @@ def _kept(survey: Survey, fills: Mapping[LeafPath, Fill]) -> dict[str, list[Kept
     return found
 
 
+def _refuse_parts(
+    survey: Survey, report: reports.Rescued, lacking: list[reports.SavedRow], asked: Asked
+) -> None:
+    """Refuse what is less than was saved, or may be something else.
+
+    Raises:
+        CheckpointError: so.
+    """
+    if lacking:
+        raise _incomplete(survey, report.leaves, lacking, asked)
+    _refuse_other_tree(report)
+    _refuse_assumptions(survey, report.leaves)
+
+
 def _incomplete(
     survey: Survey,
     rows: list[reports.SavedRow],
@@ -184,6 +196,21 @@ def _refuse_assumptions(survey: Survey, rows: list[reports.SavedRow]) -> None:
             f"{leaves_text(len(assumed))} in '{survey.place.root}' may hold other values than were saved",
             why=f"they are what was saved if {said}, and nothing in the file shows that",
             fix=f"{like}`--allow-partial` takes them, and puts on record what that assumes; or copy the file again",
+        )
+
+
+def _refuse_other_tree(report: reports.Rescued) -> None:
+    """Refuse to write leaves in a tree of which only their names are known.
+
+    Raises:
+        CheckpointError: so.
+    """
+    if report.structure_lacks:
+        lacking = listed(report.structure_lacks, word="and")
+        raise CheckpointError(
+            f"every leaf in '{report.broken}' that is named is whole, and the tree they were saved in is not known",
+            why=f"names come from {report.structure}: {lacking} are lost, and Orbax may refuse the original target",
+            fix="`--like` a whole step, or `--like-init`, gives them; `--allow-partial` goes by names",
         )
 
 

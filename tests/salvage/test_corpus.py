@@ -315,7 +315,13 @@ def test_a_description_that_others_contradict_is_damage(saved):
 
 def test_what_is_known_by_its_name_alone_is_restored(saved, tmp_path):
     (saved / "_METADATA").unlink()
-    surgery.rescue(str(saved), str(tmp_path / "new"))
+    with pytest.raises(
+        CheckpointError, match="the tree they were saved in is not known"
+    ) as refused:
+        surgery.rescue(str(saved), str(tmp_path / "new"))
+    assert refused.value.exit_code == 3
+    assert not (tmp_path / "new").exists()
+    surgery.rescue(str(saved), str(tmp_path / "new"), allow_partial=True)
     found = ocp.PyTreeCheckpointer().restore(tmp_path / "new")
     assert np.array_equal(found["params"]["bias"], np.ones(8))
 
@@ -332,7 +338,7 @@ def test_a_small_file_that_is_not_what_was_sealed_is_named(saved, tmp_path):
         metadata.read_text().replace('"custom_metadata": null', '"custom_metadata": {}')
     )
 
-    done = surgery.rescue(str(saved), str(tmp_path / "new"))
+    done = surgery.rescue(str(saved), str(tmp_path / "new"), allow_partial=True)
 
     assert any("'_METADATA' is damaged: it is not what was sealed" in note for note in done.notes)
     assert np.array_equal(restored(tmp_path / "new")["params.bias"], np.ones(8))
