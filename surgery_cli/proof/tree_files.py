@@ -103,8 +103,10 @@ def _of_databases(item: PytreeItem) -> Iterator[Fault]:
 
 
 def _had_metadata(item: PytreeItem) -> bool:
-    """True if something stands there that Orbax writes only beside ``_METADATA`` or an aggregate."""
+    """True if something stands there that Orbax writes only beside ``_METADATA`` or an aggregate: arrays with names."""
     names = (MANIFEST, SHARDING, ARRAY_METADATAS)
+    if item.store is not None and any(item.store.arrays):
+        return True
     return any(filesystem.exists(item.directory / name) for name in names)
 
 

@@ -13,9 +13,9 @@ from surgery_cli.salvage.states import Assumption
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.msgpack_break import scan_before_break
 from surgery_cli.store.files.msgpack_tree import MsgpackFile
-from surgery_cli.store.filesystem.listing import starts_as_msgpack
+from surgery_cli.store.filesystem.listing import is_array_folder, starts_as_msgpack
 from surgery_cli.store.orbax.sidecars import AGGREGATE, Entry, value_type
-from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.paths import LeafPath, stored_name
 from surgery_cli.tree.specs import LeafKind
 
 _BEFORE: Final[Assumption] = "nothing before the damage is displaced"
@@ -49,6 +49,13 @@ def is_aggregate(file: Path) -> bool:
     return filesystem.is_file(file) and starts_as_msgpack(file)
 
 
+def _damaged_places(item: Path, source: MsgpackFile) -> dict[LeafPath, str]:
+    """Texts that stand where an array has a folder of its own: each referred to it."""
+    texts = (p for p, leaf in source.scan.leaves.items() if leaf.spec.kind is LeafKind.STRING)
+    names = {path: stored_name(path) for path in texts if path not in source.placeholders}
+    return {path: name for path, name in names.items() if is_array_folder(item / name)}
+
+
 def aggregate_of(item: Path, faults: dict[str, str]) -> Aggregate | None:
     """The file of an item; None if it has none that Orbax wrote. What is wrong with it goes into ``faults``."""
     file = item / AGGREGATE
@@ -59,10 +66,12 @@ def aggregate_of(item: Path, faults: dict[str, str]) -> Aggregate | None:
         source = MsgpackFile(file, has_arrays_beside=True, known=scan)
         if source.t5x_version is not None:  # what it says of arrays are specs of TensorStore
             return None
-        places = source.placeholders
+        places = source.placeholders | _damaged_places(item, source)
     except CheckpointError as error:
         faults[AGGREGATE] = error.problems[0].why
         return None
+    if len(places) > len(source.placeholders):
+        faults[AGGREGATE] = "it has texts where it should refer to arrays"
     if fault:
         faults[AGGREGATE] = fault
     values = {

@@ -166,6 +166,8 @@ def _entries(pairs: Iterable[tuple[str, bytes]]) -> tuple[dict[LeafPath, Entry],
             odd += 1
             continue
         odd += "skip_deserialize" not in entry
+        if not isinstance(entry.get("write_shape", []), list):  # what is stored says it again
+            odd, entry = odd + 1, {k: v for k, v in entry.items() if k != "write_shape"}
         found[path] = {"skip_deserialize": False, **entry}
     return found, odd
 

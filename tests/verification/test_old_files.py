@@ -91,6 +91,22 @@ def test_a_leaf_that_refers_to_the_array_of_another_is_found(tmp_path, place):
     assert is_found(broken)
 
 
+def test_leaf_folders_without_the_file_that_names_them_are_found(tmp_path):
+    broken = Path(shutil.copytree(PLACES["folders"], tmp_path / "3"))
+    (broken / "checkpoint").unlink()
+    assert values_of(broken) is None
+    assert is_found(broken)
+
+
+def test_a_text_where_an_array_stands_is_rescued_as_the_array(tmp_path):
+    truth = values_of(PLACES["folders"])
+    broken = Path(shutil.copytree(PLACES["folders"], tmp_path / "3"))
+    content = (broken / "checkpoint").read_bytes()
+    (broken / "checkpoint").write_bytes(content.replace(b"PLACEHOLDER://w", b"PLACEHOLDXR://w"))
+    surgery.rescue(str(broken), str(tmp_path / "new"), allow_partial=True)
+    assert is_alike(values_of(tmp_path / "new"), truth)
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_flips_that_orbax_does_not_restore_from_are_found(tmp_path, place):
     truth = values_of(PLACES[place])
