@@ -234,7 +234,8 @@ def _write_aggregate(item: BrokenItem, leaves: Iterable[KeptLeaf], target: Path)
     packed: dict[LeafPath, Any] = {}
     for kept in leaves:
         path = kept.leaf.path
-        if path in there and kept.filled is None:
+        is_damaged = path in aggregate.arrays and path not in aggregate.source.placeholders
+        if path in there and kept.filled is None and not is_damaged:
             packed[path] = Stored(path)
         elif kept.leaf.entry["value_type"] in EMPTY_TYPES:
             packed[path] = _EMPTY[kept.leaf.entry["value_type"]]
