@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import unquote
@@ -17,6 +18,7 @@ from surgery_cli.inputs.limits import METADATA, STORED_VALUES
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.local_disk import check_link
+from surgery_cli.store.orbax.btree_nodes import ALL_KEYS, Keys, check_height, check_keys
 from surgery_cli.store.orbax.contexts import failure_of_service, new_context
 from surgery_cli.store.orbax.stored_values import truncated
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
@@ -86,39 +88,47 @@ class Survey:
             self.manifest: dict[str, Any] = (
                 manifest_of(directory, base) if opened is None else ts.ocdbt.dump(opened).result()
             )
-            newest = self.manifest["versions"][-1]
-            root = newest["root"]
-            waiting = deque(
-                [(root["location"], b"", newest["root_height"])] if "location" in root else []
-            )
-            reading: deque[tuple[str, bytes, int, Any]] = deque()
-            while waiting or reading:
-                while waiting and len(reading) < _NODES_AT_ONCE:
-                    node = waiting.popleft()
-                    refuse_special(directory / extent(node[0]).file)
-                    future = None if node[:2] in shared else ts.ocdbt.dump(base, node[0])
-                    reading.append((*node, future))
-                location, prefix, height, future = reading.popleft()
-                self.nodes.append(extent(location))
-                if future is None:
-                    self._add(location, prefix, shared[location, prefix])
-                    continue
-                content = future.result()
-                self._count_in(content["entries"])
-                check_height(content, height)
-                if height:
-                    waiting += [
-                        (e["location"], prefix + e["subtree_common_prefix"], height - 1)
-                        for e in content["entries"]
-                    ]
-                else:
-                    self._add(location, prefix, _values(content["entries"], prefix))
+            self._walk(base, shared)
         except (ValueError, KeyError, IndexError, OSError) as error:
             raise failure_of_service(directory, error) or CheckpointError(
                 f"the store in '{directory}' cannot be read",
                 why=_first_line(error),
                 fix="a file is missing, truncated or damaged; copy the checkpoint again from where it was whole",
             ) from error
+
+    def _walk(self, base: Any, shared: Mapping[tuple[str, bytes], Values]) -> None:
+        """Every node of the newest version, as ``base`` has it; those that are ``shared`` are known."""
+        import tensorstore as ts
+
+        newest = self.manifest["versions"][-1]
+        root = newest["root"]
+        waiting = deque(
+            [(root["location"], b"", newest["root_height"], ALL_KEYS)] if "location" in root else []
+        )
+        reading: deque[tuple[str, bytes, int, Keys, Any]] = deque()
+        while waiting or reading:
+            while waiting and len(reading) < _NODES_AT_ONCE:
+                node = waiting.popleft()
+                refuse_special(self.directory / extent(node[0]).file)
+                future = None if node[:2] in shared else ts.ocdbt.dump(base, node[0])
+                reading.append((*node, future))
+            location, prefix, height, keys, future = reading.popleft()
+            self.nodes.append(extent(location))
+            if future is None:
+                self._add(location, prefix, shared[location, prefix])
+                continue
+            content = future.result()
+            self._count_in(content["entries"])
+            check_height(content, height)
+            found = [prefix + entry["key"] for entry in content["entries"]]
+            check_keys(found, keys)
+            if height:
+                waiting += [
+                    (e["location"], prefix + e["subtree_common_prefix"], height - 1, span)
+                    for e, span in zip(content["entries"], pairwise([*found, keys[1]]), strict=True)
+                ]
+            else:
+                self._add(location, prefix, _values(content["entries"], prefix))
 
     def _count_in(self, entries: list[dict[str, Any]]) -> None:
         """Count what a node holds: one that leads to itself, or several to one, make more than any database has."""
@@ -225,16 +235,6 @@ class Survey:
             if entry.is_file
         }
         return sorted(on_disk.union(self.files))
-
-
-def check_height(node: Mapping[str, Any], expected: int) -> None:
-    """A node must be one below what leads to it: what leads to itself, or above, has no end.
-
-    Raises:
-        ValueError: it is not.
-    """
-    if node["height"] != expected:
-        raise ValueError(f"a node of height {node['height']} stands where one of {expected} should")
 
 
 def database_folders(directory: Path) -> list[Path]:

@@ -1,0 +1,38 @@
+"""What a node of an OCDBT database's B-tree must be, by what leads to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final, TypeAlias
+
+Keys: TypeAlias = tuple[bytes, bytes | None]
+"""The least key that a node may have, and the least that stands behind it; None for the last node."""
+
+ALL_KEYS: Final[Keys] = (b"", None)
+
+
+def check_height(node: Mapping[str, Any], expected: int) -> None:
+    """A node must be one below what leads to it: what leads to itself, or above, has no end.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if node["height"] != expected:
+        raise ValueError(f"a node of height {node['height']} stands where one of {expected} should")
+
+
+def check_keys(found: Sequence[bytes], expected: Keys) -> None:
+    """The keys of a node must be in order, and lie where what leads to it says: others are looked for elsewhere.
+
+    TensorStore refuses a node whose first key is too small; what is too large it does not find, and reads as zeros.
+
+    Raises:
+        ValueError: they are not.
+    """
+    least, end = expected
+    is_within = not found or (least <= found[0] and (end is None or found[-1] < end))
+    if not is_within or any(one >= other for one, other in pairwise(found)):
+        raise ValueError(
+            f"the keys of a node, from {found[0]!r} to {found[-1]!r}, do not belong there"
+        )
