@@ -109,16 +109,15 @@ def step_faults(place: Path) -> Iterator[tuple[str, str]]:
         if lacks_step_metadata(place):
             yield file, NOT_THERE
         return
+    refused = _refused_fields(document)
     for name, value in document.items():
         known = resembled(name, _STEP_TYPES)
         if known is not None:
             yield file, f"a field is called '{name}': '{known}', damaged"
         elif value is not None and not isinstance(value, _STEP_TYPES.get(name, (object,))):
             yield file, f"'{name}' is {value!r}"
-        elif name not in _STEP_TYPES and document.get("custom_metadata"):
-            why = (
-                "Orbax knows no such field, and takes none as custom where `custom_metadata` stands"
-            )
+        elif name in refused:
+            why = "Orbax knows no such field, and takes none as custom where others are"
             yield file, f"a field is called '{name}': {why}"
     handlers = document.get("item_handlers")
     named = handlers if isinstance(handlers, dict) else {"": handlers}
@@ -135,13 +134,26 @@ def step_faults(place: Path) -> Iterator[tuple[str, str]]:
             yield file, why
 
 
+def _refused_fields(document: Mapping[str, Any]) -> list[str]:
+    """Fields that Orbax refuses: it adds the first that it does not know to an empty ``custom_metadata``, and no more.
+
+    Source: ``InternalCheckpointMetadata.deserialize`` and ``process_unknown_key`` of orbax-checkpoint.
+    """
+    unknown = [name for name in document if name not in _STEP_TYPES]
+    custom = document.get("custom_metadata")
+    if custom is None:
+        return []
+    return unknown if custom else unknown[1:]
+
+
 def sound_part(document: Mapping[str, Any], items: Collection[str]) -> dict[str, Any]:
     """``_CHECKPOINT_METADATA`` without what is damaged, of a step that has these items alone."""
+    refused = _refused_fields(document)
     kept = {
         name: value
         for name, value in document.items()
         if resembled(name, _STEP_TYPES) is None
-        and (name in _STEP_TYPES or not document.get("custom_metadata"))
+        and name not in refused
         and (value is None or isinstance(value, _STEP_TYPES.get(name, (object,))))
     }
     handlers = kept.get("item_handlers")

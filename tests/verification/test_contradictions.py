@@ -106,6 +106,10 @@ def lacks_field(keys, name):
     )
 
 
+def without(name):
+    return changed(lambda document: document.pop(name))
+
+
 DAMAGES = {
     "nothing": lambda place: None,
     **{f"metadata of {name}": metadata_of(name) for name in LAYOUTS},
@@ -114,6 +118,8 @@ DAMAGES = {
         for name in ("use_ocdbt", "use_zarr3")
         for value in (True, False, None)
     },
+    **{f"no {name}": without(name) for name in ("use_ocdbt", "use_zarr3")},
+    "no leaf named": field("tree_metadata", {}),
     "an array to be skipped": entry(("w",), skip_deserialize=True),
     "an array that is None": entry(("w",), value_type="None", skip_deserialize=True),
     "an index that is a name": key_type(("opt", "0"), 1, 2),
@@ -157,6 +163,45 @@ def _is_readable(place):
     """True if Orbax restores the tree that it has become, whatever that is."""
     with ocp.PyTreeCheckpointer() as checkpointer:
         return checkpointer.restore(place) is not None
+
+
+def test_a_tree_emptied_of_all_that_is_no_array_is_found(tmp_path):
+    """Texts stand in a file of their own, so that no array tells that anything was saved."""
+    place = tmp_path / "run/1"
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(place, {"name": "of the run"})
+        assert surgery.verify(str(place)).agrees
+        field("tree_metadata", {})(place)
+        with pytest.raises(ValueError, match="empty"):
+            checkpointer.restore(place)
+    (found,) = surgery.verify(str(place)).findings
+    assert "it names no leaf: Orbax" in str(found)
+    (row,) = surgery.doctor(str(tmp_path / "run"), settled_seconds=0).places
+    assert row.state == "damaged"
+
+
+@pytest.mark.parametrize("unknown", range(4))
+@pytest.mark.parametrize("custom", ["absent", None, {}, {"note": "hi"}], ids=str)
+def test_fields_of_a_step_that_orbax_refuses_are_found_and_no_others(tmp_path, custom, unknown):
+    place = tmp_path / "run/1"
+    save(place)
+    file = place / "_CHECKPOINT_METADATA"
+    document = json.loads(file.read_text()) | {"custom_metadata": custom}
+    document |= {f"of another program {number}": number for number in range(unknown)}
+    if custom == "absent":
+        del document["custom_metadata"]
+    file.write_text(json.dumps(document))
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        try:
+            is_read = checkpointer.metadata(place) is not None
+        except ValueError:
+            is_read = False
+
+    assert surgery.verify(str(place)).agrees == is_read
+    surgery.rescue(str(place), str(tmp_path / "rescued"))
+    assert surgery.verify(str(tmp_path / "rescued")).agrees
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        assert checkpointer.metadata(tmp_path / "rescued") is not None
 
 
 STEP_FILES = ["_CHECKPOINT_METADATA", "orbax.checkpoint"]

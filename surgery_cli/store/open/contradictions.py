@@ -15,16 +15,23 @@ def contradictions(item: PytreeItem) -> Iterator[str]:
     zarr = {array.document.zarr for array in arrays if array is not None}
     if metadata is None:
         return
+    if not item.leaves:
+        has_arrays = item.store is not None and any(item.store.arrays)
+        beside = ", and arrays are stored beside it" if has_arrays else ""
+        yield f"it names no leaf{beside}: Orbax neither writes nor restores an empty tree"
     if zarr and metadata.get("use_ocdbt") not in (None, isinstance(item.store, OcdbtStore)):
         said = "per leaf, and they are in a database (OCDBT)"
         if metadata["use_ocdbt"]:
             said = "in a database (OCDBT), and they are stored per leaf"
         yield f"it says that arrays are stored {said}: it is that of another save"
-    is_zarr3 = metadata.get("use_zarr3")
+    is_zarr3 = metadata.get("use_zarr3", False)  # Orbax asks its handler where it is null alone
     declared = 3 if is_zarr3 else 2
     if is_zarr3 is not None and (other := zarr - {declared}):
-        said = f"zarr {declared}, and they are zarr {max(other)}"
-        yield f"it says that arrays are {said}: it is that of another save"
+        if "use_zarr3" in metadata:
+            said = f"zarr {declared}, and they are zarr {max(other)}"
+            yield f"it says that arrays are {said}: it is that of another save"
+        else:
+            yield "it does not say that arrays are zarr 3 (`use_zarr3`): Orbax looks for zarr 2"
     for path, value in (item.sidecars.values or {}).items():
         if value.get("skip_deserialize") is True and item.leaves[path].array is not None:
             yield f"'{path}' is stored, and to be skipped (`skip_deserialize`)"
