@@ -180,6 +180,18 @@ def test_a_tree_emptied_of_all_that_is_no_array_is_found(tmp_path):
     assert row.state == "damaged"
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_tree_emptied_of_arrays_is_refused_whatever_else_names_them(saved, tmp_path, layout):
+    """Releases up to 0.9 wrote no `array_metadatas`."""
+    place = shutil.copytree(saved / layout, tmp_path / "run/1")
+    shutil.rmtree(place / "array_metadatas", ignore_errors=True)
+    field("tree_metadata", {})(place)
+    assert not is_restored(place)
+    assert calls_whole(tmp_path / "run") == []
+    with pytest.raises(SurgeryError, match="names no leaf"):
+        surgery.inspect(str(place))
+
+
 @pytest.mark.parametrize("unknown", range(4))
 @pytest.mark.parametrize("custom", ["absent", None, {}, {"note": "hi"}], ids=str)
 def test_fields_of_a_step_that_orbax_refuses_are_found_and_no_others(tmp_path, custom, unknown):

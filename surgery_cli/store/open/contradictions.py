@@ -16,9 +16,7 @@ def contradictions(item: PytreeItem) -> Iterator[str]:
     if metadata is None:
         return
     if not item.leaves:
-        has_arrays = item.store is not None and any(item.store.arrays)
-        beside = ", and arrays are stored beside it" if has_arrays else ""
-        yield f"it names no leaf{beside}: Orbax neither writes nor restores an empty tree"
+        yield "it names no leaf: Orbax neither writes nor restores an empty tree"
     if zarr and metadata.get("use_ocdbt") not in (None, isinstance(item.store, OcdbtStore)):
         said = "per leaf, and they are in a database (OCDBT)"
         if metadata["use_ocdbt"]:

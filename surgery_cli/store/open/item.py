@@ -17,7 +17,7 @@ from surgery_cli.store.files.contiguous import ContiguousArray
 from surgery_cli.store.files.msgpack_tree import MsgpackFile
 from surgery_cli.store.files.t5x import BITS_OF_BFLOAT16, ArraySpec
 from surgery_cli.store.open.bounds import check_paths, refuse_foreign_names
-from surgery_cli.store.open.missing_data import no_data, no_tree, refuse_incomplete
+from surgery_cli.store.open.missing_data import no_data, no_tree, refuse_incomplete, refuse_unnamed
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, Window, open_array, read_array
 from surgery_cli.store.orbax.btree import MANIFEST, Survey
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
@@ -114,8 +114,7 @@ class PytreeItem:
     def aggregate(self) -> MsgpackFile | None:
         """The msgpack file ``checkpoint`` of older releases: the structure, and values that stand inline."""
         path = self.directory / AGGREGATE
-        is_there = filesystem.is_file(path)
-        return MsgpackFile(path, has_arrays_beside=True) if is_there else None
+        return MsgpackFile(path, has_arrays_beside=True) if filesystem.is_file(path) else None
 
     @cached_property
     def leaves(self) -> dict[LeafPath, StoredLeaf]:
@@ -126,6 +125,7 @@ class PytreeItem:
         """
         values = self.sidecars.values
         if values is not None:
+            refuse_unnamed(values, self.directory, self.store)
             check_paths(values, self.directory / METADATA)
             return {path: self._described(path, value) for path, value in values.items()}
         if self.aggregate is not None:

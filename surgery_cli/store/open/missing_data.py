@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
-from surgery_cli.store.orbax.arrays import StoredArray
+from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
 from surgery_cli.store.orbax.btree import MANIFEST, PROCESS_PREFIX
-from surgery_cli.store.orbax.sidecars import AGGREGATE, Sidecars
+from surgery_cli.store.orbax.sidecars import AGGREGATE, METADATA, Sidecars
 from surgery_cli.store.orbax.unmerged import unmerged
 from surgery_cli.tree.paths import LeafPath, stored_name
 
@@ -43,6 +44,20 @@ def no_tree(directory: Path, sidecars: Sidecars) -> CheckpointError:
         why=f"there is no `_METADATA`, no `{MANIFEST}`, no `{AGGREGATE}` and no array in it",
         fix=_CUT_SHORT,
     )
+
+
+def refuse_unnamed(values: Collection[LeafPath], directory: Path, store: ArrayStore | None) -> None:
+    """Refuse a ``_METADATA`` without one leaf beside arrays: read as an empty tree, they would be lost unsaid.
+
+    Raises:
+        CheckpointError: so.
+    """
+    if not values and store is not None and any(store.arrays):
+        raise CheckpointError(
+            f"'{directory / METADATA}' names no leaf",
+            why="arrays are stored beside it, and Orbax neither writes nor restores an empty tree",
+            fix="copy the file again from where it was whole",
+        )
 
 
 def refuse_incomplete(directory: Path, array: StoredArray, *, may_lack: bool) -> None:
