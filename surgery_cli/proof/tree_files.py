@@ -150,6 +150,8 @@ def document_fault(document: ArrayDocument, *, is_key: bool) -> str:
         return f"it is a random key, and stored as {document.dtype}"
     if document.is_big_endian:
         return "it is stored with its bytes in the other order"
+    if document.is_transposed:
+        return "its elements are not stored in C order, and Orbax writes them in no other"
     return ""
 
 

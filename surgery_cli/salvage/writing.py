@@ -234,7 +234,8 @@ def _write_aggregate(item: BrokenItem, leaves: Iterable[KeptLeaf], target: Path)
     packed: dict[LeafPath, Any] = {}
     for kept in leaves:
         path = kept.leaf.path
-        is_damaged = path in aggregate.arrays and path not in aggregate.source.placeholders
+        said = aggregate.source.placeholders.get(path)
+        is_damaged = path in aggregate.arrays and said != stored_name(path)
         if path in there and kept.filled is None and not is_damaged:
             packed[path] = Stored(path)
         elif kept.leaf.entry["value_type"] in EMPTY_TYPES:

@@ -130,3 +130,12 @@ def integer_range(dtype: str) -> tuple[int, int]:
     """
     bits = INTEGER_BITS[dtype]
     return (0, 2**bits - 1) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def can_be_shape(shape: tuple[int, ...], width: int) -> bool:
+    """True if NumPy can make an array of that shape, with ``width`` bytes to an element.
+
+    Where an axis is 0, the others are still bounded together.
+    """
+    sizes = [size for size in shape if size != 0]
+    return min(sizes, default=1) > 0 and math.prod(sizes) * width < 1 << 63

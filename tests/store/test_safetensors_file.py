@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors import SafetensorError
 from safetensors import numpy as reference
 
 from surgery_cli.errors import CheckpointError
@@ -245,6 +246,42 @@ def test_headers_that_lie_are_refused_before_a_byte_of_data_is_read(
     with pytest.raises(CheckpointError) as refused:
         _ = file.tree
     assert says in refused.value.problems[0].why
+
+
+_FIELDS = '"dtype":"I32","shape":[1],"data_offsets":[0,4]'
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *(f'{{"w":{{{_FIELDS},{field}}}}}' for field in _FIELDS.replace(',"', ';"').split(";")),
+        '{"w":{"dtype":"I32","shape":[2],"shape":[1],"data_offsets":[0,4]}}',
+        f'{{"w":{{{_FIELDS},"x":1,"x":2}}}}',
+        f'{{"w":{{{_FIELDS},"x":{{"shape":1,"shape":2}}}}}}',
+        *(
+            f'{{"__metadata__":{said},"w":{{{_FIELDS}}}}}'
+            for said in ("null", "{}", '{"a":"1","a":"2"}', '{"dtype":"1","dtype":"2"}', "[]", '"a"', "1",
+                         '{"a":1}', '{"a":null}', '{"a":{}}', '{"a":["b"]}')
+        ),
+        f'{{"w":{{{_FIELDS}}},"z":{{"dtype":"I32","shape":[0,{1 << 40},{1 << 40}],"data_offsets":[4,4]}}}}',
+        f'{{"w":{{{_FIELDS}}},"z":{{"dtype":"I32","shape":[{1 << 40},{1 << 40},0],"data_offsets":[4,4]}}}}',
+        f'{{"w":{{{_FIELDS}}},"z":{{"dtype":"I32","shape":[0,{10**30}],"data_offsets":[4,4]}}}}',
+        f'{{"w":{{{_FIELDS}}},"z":{{"dtype":"I32","shape":[0,{1 << 40}],"data_offsets":[4,4]}}}}',
+    ],
+)  # fmt: skip
+def test_odd_headers_are_refused_where_the_reference_refuses_them(
+    tmp_path: Path, header: str
+) -> None:
+    file = _file(tmp_path / "m.safetensors", header.encode(), b"\1\0\0\0")
+    try:
+        expected = reference.load_file(tmp_path / "m.safetensors")
+    except (SafetensorError, ValueError):  # the latter is NumPy's
+        with pytest.raises(CheckpointError, match="is not a whole safetensors file"):
+            _ = file.tree
+        return
+    assert {path[0]: file.read(path).tolist() for path in file.tree} == {
+        name: value.tolist() for name, value in expected.items()
+    }
 
 
 @pytest.mark.parametrize("length", [0, 7, 8, 2**63])

@@ -9,6 +9,7 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.errors import SurgeryError
+from surgery_cli.store.open.checkpoint import open_checkpoint
 from tests.fixture_truths import FIXTURES
 from tests.garbage import told_here
 
@@ -89,6 +90,34 @@ def test_a_leaf_that_refers_to_the_array_of_another_is_found(tmp_path, place):
         content.replace(b"\xb5PLACEHOLDER://x.1.c/d", b"\xb5PLACEHOLDER://x.1.a.b")
     )
     assert is_found(broken)
+
+
+def test_a_leaf_that_has_lost_its_name_is_refused_as_orbax_does(tmp_path):
+    """The array that the file refers to is there, and Orbax looks for that of the leaf's own name."""
+    broken = Path(shutil.copytree(FIXTURES / "orbax-0.2.7" / "odd_none", tmp_path / "3"))
+    content = (broken / "checkpoint").read_bytes()
+    assert content.count(b"\xa1w\xaf") == 1
+    (broken / "checkpoint").write_bytes(content.replace(b"\xa1w\xaf", b"\xa1s\xaf"))
+    assert values_of(broken) is None
+    with pytest.raises(SurgeryError) as refused:
+        _ = open_checkpoint(str(broken)).tree
+    assert "of 's' it refers to the array 'w'; Orbax restores 's'" in str(
+        refused.value.problems[0].why
+    )
+    assert is_found(broken)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_is_rescued_refers_to_its_own_arrays(tmp_path, place):
+    truth = values_of(PLACES[place])
+    broken = Path(shutil.copytree(PLACES[place], tmp_path / "3"))
+    content = (broken / "checkpoint").read_bytes()
+    changed = content.replace(b"\xb5PLACEHOLDER://x.1.c/d", b"\xb5PLACEHOLDER://x.1.a.b")
+    assert changed != content
+    (broken / "checkpoint").write_bytes(changed)
+    surgery.rescue(str(broken), str(tmp_path / "new"), allow_partial=True)
+    assert is_alike(values_of(tmp_path / "new"), truth)
+    assert not is_found(tmp_path / "new")
 
 
 def test_leaf_folders_without_the_file_that_names_them_are_found(tmp_path):

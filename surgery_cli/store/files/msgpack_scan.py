@@ -12,7 +12,7 @@ from surgery_cli.inputs.limits import LEAVES, NESTING
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.contiguous import ContiguousArray, Segment
 from surgery_cli.store.files.msgpack_cursor import Cursor, Oddity, Token
-from surgery_cli.tree.dtypes import is_known, item_bytes
+from surgery_cli.tree.dtypes import can_be_shape, is_known, item_bytes
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
@@ -234,6 +234,8 @@ class Scanner(Cursor):
             raise self.refusal(
                 f"the array '{path}' has the dtype '{dtype}', which is not a number's"
             )
+        if not can_be_shape(shape, item_bytes(dtype)):
+            raise self.refusal(f"the array at {start} has no shape that can be: {list(shape)}")
         values = self.token()
         needed = math.prod(shape) * item_bytes(dtype)
         if values.kind not in ("str", "bin") or values.size != needed:

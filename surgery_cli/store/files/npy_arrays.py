@@ -17,7 +17,7 @@ from surgery_cli.inputs.limits import LEAVES
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.contiguous import ContiguousArray, Segment
 from surgery_cli.store.filesystem.listing import unreadable
-from surgery_cli.tree.dtypes import is_known, item_bytes
+from surgery_cli.tree.dtypes import can_be_shape, is_known, item_bytes
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
@@ -163,7 +163,9 @@ def _described(
             fix="save it again as an array of numbers",
         )
     needed = math.prod(shape) * dtype.itemsize
-    if needed != size - begin or min(shape, default=0) < 0:
+    if not can_be_shape(shape, dtype.itemsize):
+        raise damaged(path, f"'{label}' has the shape {list(shape)}")
+    if needed != size - begin:
         raise damaged(
             path, f"'{label}' should have {needed} bytes of values, and has {size - begin}"
         )

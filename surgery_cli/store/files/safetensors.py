@@ -23,7 +23,7 @@ from surgery_cli.store.filesystem.listing import unreadable
 from surgery_cli.store.locate.file_formats import SAFETENSORS_SHARDS
 from surgery_cli.store.locate.lfs_pointers import refuse_pointer
 from surgery_cli.store.orbax.arrays import Window
-from surgery_cli.tree.dtypes import item_bytes
+from surgery_cli.tree.dtypes import can_be_shape, item_bytes
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 
@@ -152,7 +152,7 @@ def declared(path: Path) -> dict[LeafPath, ContiguousArray]:
                 fix="write it again with another dtype: `surgery` reads " + ", ".join(_DTYPES),
             )
         dtype = _DTYPES[entry.dtype]
-        if min(entry.shape, default=0) < 0:
+        if not can_be_shape(entry.shape, item_bytes(dtype)):
             raise _refusal(path, f"'{name}' has the shape {list(entry.shape)}")
         needed = math.prod(entry.shape) * item_bytes(dtype)
         if begin != at or end - begin != needed:
@@ -172,22 +172,30 @@ def _entries(path: Path, header: bytes) -> dict[str, _Entry]:
     try:
         fields = decode_json(header, type=dict[str, msgspec.Raw])
         LEAVES.check(len(fields), f"'{path}'")
-        if len(fields) != _count_keys(header):
-            raise _refusal(path, "a name stands twice in its header")
-        return {
-            name: decode_json(raw, type=_Entry) for name, raw in fields.items() if name != METADATA
-        }
+        if (twice := _repeated(header)) is not None:
+            raise _refusal(path, f"{twice} stands twice in its header")
+        said = fields.pop(METADATA, None)
+        if said is not None and bytes(said) != b"null":
+            decode_json(said, type=dict[str, str])
+        return {name: decode_json(raw, type=_Entry) for name, raw in fields.items()}
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise _refusal(path, f"its header does not read: {error}") from None
 
 
-def _count_keys(header: bytes) -> int:
-    """How many keys the header's object has, repeated ones counted."""
+def _repeated(header: bytes) -> str | None:
+    """A name, or a field of a tensor, of which the header says two things, in words."""
     import json
 
-    pairs: list[int] = []
-    json.loads(header, object_pairs_hook=lambda p: pairs.append(len(p)))
-    return pairs[-1]
+    names = json.loads(header, object_pairs_hook=tuple)  # as pairs, so that none is lost
+    if len(dict(names)) != len(names):
+        return "a name"
+    for name, entry in names:
+        if name == METADATA or not isinstance(entry, tuple):
+            continue
+        keys = [key for key, _ in entry if key in _Entry.__struct_fields__]
+        if len(set(keys)) != len(keys):
+            return f"a field of '{name}'"
+    return None
 
 
 def _path_of(name: str) -> LeafPath:

@@ -13,7 +13,7 @@ import msgspec
 
 from surgery_cli.store.files.numpy_records import NUMPY_RECORDS
 from surgery_cli.store.files.pickle_values import Name, NotPlain, NotRead, Record, Stranger, pairs
-from surgery_cli.tree.dtypes import item_bytes
+from surgery_cli.tree.dtypes import can_be_shape, item_bytes
 
 _MOST_AXES: Final = 64  # of NumPy and PyTorch
 
@@ -120,8 +120,8 @@ def _tensor(of: Storage, dtype: str, offset: Any, size: Any, stride: Any) -> Ten
             f"a tensor in it reaches to byte {(last + 1) * item_bytes(dtype)} of the storage"
             f" '{of.key}', which has {of.bytes}"
         )
-    if elements * item_bytes(dtype) >= 1 << 63:
-        raise NotPlain(f"a tensor in it has {elements} elements")
+    if not can_be_shape(made.shape, item_bytes(dtype)):
+        raise NotPlain(f"a tensor in it has the shape {list(size)}")
     return made
 
 

@@ -17,7 +17,13 @@ from surgery_cli.store.files.contiguous import ContiguousArray
 from surgery_cli.store.files.msgpack_tree import MsgpackFile
 from surgery_cli.store.files.t5x import BITS_OF_BFLOAT16, ArraySpec
 from surgery_cli.store.open.bounds import check_paths, refuse_foreign_names
-from surgery_cli.store.open.missing_data import no_data, no_tree, refuse_incomplete, refuse_unnamed
+from surgery_cli.store.open.missing_data import (
+    no_data,
+    no_tree,
+    other_place,
+    refuse_incomplete,
+    refuse_unnamed,
+)
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, Window, open_array, read_array
 from surgery_cli.store.orbax.btree import MANIFEST, Survey
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
@@ -159,19 +165,18 @@ class PytreeItem:
     def _structured(self, path: LeafPath) -> StoredLeaf:
         """A leaf of a checkpoint whose structure stands in ``checkpoint`` alone."""
         assert self.aggregate is not None
-        name = self.aggregate.placeholders.get(path)
+        name, own = self.aggregate.placeholders.get(path), stored_name(path)
         if name is not None:
+            spec = self.aggregate.array_specs.get(path)
+            if spec is None and name != own:
+                raise other_place(self.directory, path, f"it refers to the array '{name}'")
             if self.store is None or name not in self.store.arrays:
                 raise self._no_data(path, f"`{AGGREGATE}` refers to an array '{name}'")
-            spec = self.aggregate.array_specs.get(path)
             return self._stored(name, LeafKind.ARRAY) if spec is None else self._of_spec(path, spec)
-        value, own = self.aggregate.tree[path], stored_name(path)
+        value = self.aggregate.tree[path]
         if value.kind is LeafKind.STRING and self.store is not None and own in self.store.arrays:
-            raise CheckpointError(
-                f"`{AGGREGATE}` in '{self.directory}' is damaged",
-                why=f"of '{path}' it has a text that does not refer to the array '{own}', which is stored",
-                fix="copy the file again from where it was whole",
-            )
+            why = f"it has a text that does not refer to the array '{own}', which is stored"
+            raise other_place(self.directory, path, why)
         return StoredLeaf(value, is_inline=value.kind is not LeafKind.EMPTY)
 
     def _of_spec(self, path: LeafPath, spec: ArraySpec) -> StoredLeaf:

@@ -35,6 +35,15 @@ def no_data(directory: Path, sidecars: Sidecars, path: LeafPath, why: str) -> Ch
     )
 
 
+def other_place(directory: Path, path: LeafPath, said: str) -> CheckpointError:
+    """The error for a leaf whose array Orbax looks for under its own name, whatever ``checkpoint`` says of it."""
+    return CheckpointError(
+        f"`{AGGREGATE}` in '{directory}' is damaged",
+        why=f"of '{path}' {said}; Orbax restores '{stored_name(path)}'",
+        fix="copy the file again from where it was whole",
+    )
+
+
 def no_tree(directory: Path, sidecars: Sidecars) -> CheckpointError:
     """The error for an item without any file that names leaves: even an empty tree has one that says so."""
     if _lacks_manifest(directory, sidecars):

@@ -13,7 +13,7 @@ import msgspec
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.json_decoding import decode_json
-from surgery_cli.tree.dtypes import item_bytes
+from surgery_cli.tree.dtypes import can_be_shape, item_bytes
 
 DOCUMENT_NAMES: Final = {2: ".zarray", 3: "zarr.json"}
 
@@ -38,7 +38,6 @@ ZARR2_DTYPES: Final = {
 }
 
 _MOST_AXES: Final = 32
-_MOST_BYTES: Final = 1 << 63
 
 
 class ArrayDocument(msgspec.Struct, frozen=True, dict=True):
@@ -134,7 +133,19 @@ class ArrayDocument(msgspec.Struct, frozen=True, dict=True):
             return False  # at a glance: there may be 100,000
         if self.zarr == 2:
             return str(self.fields["dtype"]).startswith(">")
-        return _is_big_endian(self.fields["codecs"])
+        return any(one.get("endian") == "big" for one in _settings(self.fields["codecs"]))
+
+    @cached_property
+    def is_transposed(self) -> bool:
+        """True if the elements of a chunk lie in another order than C, as Orbax never writes them."""
+        if b'"F"' not in self.raw and b'"transpose"' not in self.raw:
+            return False  # at a glance, as above
+        if sum(size > 1 for size in self.write_shape) < 2:
+            return False  # every order is the same
+        if self.zarr == 2:
+            return not self.is_plain
+        orders = [one.get("order", []) for one in _settings(self.fields["codecs"])]
+        return any(order != "C" and order != sorted(order) for order in orders)
 
     def is_chunk(self, key: str) -> bool:
         """True if a key, below the array's name, is that of a chunk; what else stands there is somebody's own."""
@@ -198,12 +209,12 @@ class ArrayDocument(msgspec.Struct, frozen=True, dict=True):
         )
 
 
-def _is_big_endian(codecs: list[Any]) -> bool:
-    """What a shard says of its index is no matter of elements."""
-    given = [codec.get("configuration") or {} for codec in codecs if isinstance(codec, dict)]
-    return any(
-        one.get("endian") == "big" or _is_big_endian(one.get("codecs") or []) for one in given
-    )
+def _settings(codecs: list[Any]) -> Iterator[dict[str, Any]]:
+    """Those of each codec of elements, within shards, too; what a shard says of its index is no matter of elements."""
+    for codec in codecs:
+        one = codec.get("configuration") or {} if isinstance(codec, dict) else {}
+        yield one
+        yield from _settings(one.get("codecs") or [])
 
 
 def _key_encoding(fields: dict[str, Any]) -> tuple[str, str]:
@@ -248,9 +259,7 @@ def parse(raw: bytes) -> ArrayDocument:
             raise ValueError("shapes and chunks do not agree")
         if len(shape) > _MOST_AXES:
             raise ValueError(f"it has {len(shape)} axes, and TensorStore takes {_MOST_AXES}")
-        if (
-            math.prod(shape) * item_bytes(dtype) >= _MOST_BYTES
-        ):  # KeyError: a dtype that is not known
+        if not can_be_shape(shape, item_bytes(dtype)):  # KeyError: a dtype that is not known
             raise ValueError("it has more elements than can be counted in 64 bits")
         key_start, key_separator = _key_encoding(fields)
         if key_separator not in ("/", "."):
