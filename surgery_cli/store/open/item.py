@@ -279,14 +279,7 @@ class PytreeItem:
         return record.hexdigest()
 
     def _fingerprint_lines(self) -> Iterator[bytes]:
-        names = [
-            "_METADATA",
-            "_sharding",
-            "_strings.json",
-            MANIFEST,
-            AGGREGATE,
-            "_CHECKPOINT_METADATA",
-        ]
+        names = [METADATA, "_sharding", STRINGS, MANIFEST, AGGREGATE, "_CHECKPOINT_METADATA"]
         names += [f"{ARRAY_METADATAS}/{file}" for file in self.sidecars.array_metadata_files]
         for name in names:
             path = self.directory / name
