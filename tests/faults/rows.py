@@ -227,7 +227,7 @@ ROWS = {
         Row(
             "rescue",
             "ocdbt-zarr2",
-            ("rescue", "{source}", "{new}"),
+            ("rescue", "{source}", "{new}", "--allow-partial"),
             TREE,
             prepare=lambda case: (case / "in" / "pytree" / "_METADATA").write_bytes(b"{"),
         ),
