@@ -8,6 +8,7 @@
 #   make check-all  make check, then in full what it takes a sample of: all of that table anew, every edit in every
 #                   layout of every state, random plans, runs struck at every moment, rescues, derived plans,
 #                   distributions, and the site; and of the oracle, which takes 200 minutes of a processor, the day's eighth
+#                   (on GitHub all of it each night, in eight jobs)
 #   make mutants  change the code in one place after the other, N times in each of some modules, and say what no test
 #                 notices (N=10 ARGS="--modules tree.paths")
 #   make plans    hold N random plans against flat NumPy (N=2000 SEED=7)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -118,7 +119,7 @@ def _targets(line):
     """What make would run, with nothing run; none for what is no call of make."""
     if not line.startswith("make "):
         return None
-    dry = ["make", "--no-print-directory", "--dry-run", *line.split()[1:]]
+    dry = ["make", "--no-print-directory", "--dry-run", *shlex.split(line)[1:]]
     return subprocess.run(dry, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
 
 
@@ -143,12 +144,20 @@ def test_the_workflows_of_the_repository_name_what_there_is(name):
 def test_every_night_everything_is_tried_with_the_programs_that_it_needs():
     workflow = read(".github/workflows/nightly.yml")
     assert "schedule" in workflow["on"]
-    (job,) = workflow["jobs"].values()
+    job = workflow["jobs"]["check-all"]
     lines = [step["run"] for step in job["steps"] if "run" in step]
     made = _targets(lines[-1])
     every = (REPOSITORY / "Makefile").read_text().partition("\ncheck-all:")[2].partition("\n\n")[0]
     for words in re.findall(r"-m (pytest tests/\S+)", every):
         assert words in made
+    oracle = workflow["jobs"]["oracle"]
+    parts = oracle["strategy"]["matrix"]["part"]
+    command = oracle["steps"][-1]["run"].replace("${{ matrix.part }}", "{}")
+    tried = [_targets(command.format(part)) for part in parts]
+    assert parts == [*range(1, len(parts) + 1)]
+    assert all(
+        f"--part {part}/{len(parts)}" in tests for part, tests in zip(parts, tried, strict=True)
+    )
     browsers = {line.split()[-1] for line in lines if line.startswith("command -v ")}
     assert browsers & set(BROWSERS)
 
