@@ -123,7 +123,12 @@ def test_a_node_that_leads_to_itself_is_damage_and_has_an_end(saved, tmp_path, h
     assert {row.state for row in use_cases.rescue(str(place)).leaves} == {"whole"}
 
 
-def test_nodes_that_share_their_children_are_counted(saved, tmp_path):
+def test_stored_values_are_counted(saved):
+    problem = refused({"stored-values": 2}, lambda: open_checkpoint(str(saved / "ocdbt")).tree)
+    assert "stored-values" in problem.why
+
+
+def test_nodes_that_share_their_children_are_refused(saved, tmp_path):
     """Sixty levels of two children each, all of which are one node: there is no end to the keys of it."""
     place = shutil.copytree(saved / "ocdbt", tmp_path / "many")
     content, child = reaching_itself(1, "d/many"), None
@@ -138,10 +143,8 @@ def test_nodes_that_share_their_children_are_counted(saved, tmp_path):
     newest["root"]["location"] = f"btreenode::d/many:{child[0]}:{child[1]}"
     newest["root_height"] = 60
     (place / "manifest.ocdbt").write_bytes(ts.ocdbt.undump_manifest(manifest))
-    assert (
-        "stored-values"
-        in refused({"stored-values": 500}, lambda: open_checkpoint(str(place)).tree).why
-    )
+    problem = refused({}, lambda: open_checkpoint(str(place)).tree)
+    assert "do not belong there" in problem.why
 
 
 def test_ranges_meshes_patterns_and_digests_are_counted_before_they_are_written_out():
@@ -231,5 +234,5 @@ def test_a_regular_expression_that_tries_every_way_is_ended():
 )
 def test_an_axis_of_which_each_place_is_looked_at_is_bounded(edit):
     leaf = LeafSpec(kind=LeafKind.ARRAY, shape=(8, 4), dtype="float32")
-    problem = refused({}, lambda: edit.map(leaf), exit_code=2)
+    problem = refused({}, lambda: (edit.check_values(), edit.map(leaf)), exit_code=2)
     assert "--limit places=" in problem.fix
