@@ -41,6 +41,21 @@ EXPLAINED = {
         " take. Here the arrays are read, all with the values that were saved; `verify` and `doctor` find it, and an"
         " edit, which would carry it along, is refused.",
     ),
+    "a gap in a list": Explained(
+        _BESIDE,
+        "read by us alone",
+        "_METADATA changed, leaves are gone, told by verify",
+        "Where `_METADATA` has lost an entry of a list, Orbax ends in an error. Here the others are read, all with the"
+        " values that were saved; `verify` and `doctor` name the gap, and edits are refused.",
+    ),
+    "references to other names": Explained(
+        ("leaf folders",),
+        "refused by us alone",
+        "it refers to the array ",
+        "In releases that wrote no `_METADATA`, `checkpoint` refers to an array by the name of its leaf, and Orbax"
+        " takes the leaf's, whatever the reference says. One that says another name is damaged, or the name of the leaf"
+        " is: which of them, nothing tells, and it is refused.",
+    ),
     "damaged checkpoint file": Explained(
         ("leaf folders",),
         "read by us alone",

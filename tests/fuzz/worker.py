@@ -142,10 +142,13 @@ class Worker:
 
     def _alone(self, number, place, file, ours, said):
         """What is read here and refused there: of an undamaged file the same must have been read, and `verify` tell."""
-        if other := difference(ours, self.saved[place]):
+        saved = self.saved[place]
+        there = {name: value for name, value in saved.items() if name in ours}
+        if other := difference(ours, there):
             return self._find(number, "read by us alone", f"{file.name} changed, {other}; {said}")
         told = "told by verify" if is_told(place) else "verify agrees"
-        return self._find(number, "read by us alone", f"{file.name} changed, {told}; {said}")
+        gone = "leaves are gone, " if len(there) < len(saved) else ""
+        return self._find(number, "read by us alone", f"{file.name} changed, {gone}{told}; {said}")
 
     def _compared(self, number, ours, theirs, refusal):
         if theirs is None:

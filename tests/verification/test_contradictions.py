@@ -125,6 +125,9 @@ DAMAGES = {
     "an index that is a name": key_type(("opt", "0"), 1, 2),
     "another index that is a name": key_type(("opt", "1"), 1, 2),
     "a name that is an index": key_type(("w",), 0, 1),
+    "the first entry of a list is lost": changed(
+        lambda document: document["tree_metadata"].pop(str(("opt", "0")))
+    ),
     "nothing said of skipping": lacks_field(("w",), "skip_deserialize"),
     **{
         f"blocks of {value}": entry(("w",), write_shape=value) for value in (False, None, 7, [3, 4])

@@ -37,20 +37,23 @@ def contradictions(item: PytreeItem) -> Iterator[str]:
             yield f"'{path}' does not say whether it is skipped (`skip_deserialize`)"
         if not isinstance(value.get("write_shape", []), list):
             yield f"'{path}' was written in blocks of {value['write_shape']!r}, which is no shape (`write_shape`)"
-    for node in _of_two_kinds(item.leaves):
-        yield f"some keys of '{node}' are indices of a list, and some keys of a dict (`key_type`)"
+    yield from _of_nodes(item.leaves)
 
 
-def _of_two_kinds(paths: Collection[LeafPath]) -> Iterator[LeafPath]:
-    """Nodes that have both indices and names."""
-    kinds: dict[tuple[Key, ...], type] = {}
-    found: dict[tuple[Key, ...], None] = {}
+def _of_nodes(paths: Collection[LeafPath]) -> Iterator[str]:
+    """Why nodes are no containers: they have both indices and names, or indices with a gap."""
+    keys: dict[tuple[Key, ...], dict[Key, None]] = {}
     before: tuple[Key, ...] = ()
     for path in paths:
         for depth, key in enumerate(path):
             if depth < len(before) and path[: depth + 1] == before[: depth + 1]:
                 continue  # the same node as that of the leaf before
-            if kinds.setdefault(path[:depth], type(key)) is not type(key):
-                found[path[:depth]] = None
+            keys.setdefault(path[:depth], {})[key] = None
         before = path
-    return map(LeafPath, found)
+    for node, inside in keys.items():
+        indices = sorted(key for key in inside if isinstance(key, int))
+        if indices and len(indices) < len(inside):
+            yield f"some keys of '{LeafPath(node)}' are indices of a list, and some keys of a dict (`key_type`)"
+        elif indices and indices[-1] >= len(indices):
+            gap = next(n for n, index in enumerate(indices) if n != index)
+            yield f"the list '{LeafPath(node)}' has no {gap}, and goes to {indices[-1]}: Orbax restores no tree"
