@@ -51,6 +51,11 @@ EXPLAINED = {
         "0: 1",
     ): "it is written over once its end is known",
     (
+        "tree.number_parts",
+        "below = _written_out(rests[is_end:]) if len(rests) > is_end else []",
+        "len(rests) > is_end: GtE",
+    ): "of no rests nothing is written out either way",
+    (
         "tree.targets",
         "self.is_sequence: dict[LeafPath, bool] = {LeafPath(): False}",
         "False: True",

@@ -1,5 +1,7 @@
 """Small promises that no test held until a mutant of the code showed it (`make mutants`)."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
@@ -34,6 +36,7 @@ from surgery_cli.operations.delete import Delete
 from surgery_cli.operations.numbered import numbered_patterns, numbered_places
 from surgery_cli.operations.rename import Rename
 from surgery_cli.operations.transpose import Permutation
+from surgery_cli.tree import paths as patterns
 from surgery_cli.tree.number_ranges import read_range
 from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.specs import LeafKind, LeafSpec
@@ -59,6 +62,7 @@ def test_the_exact_pattern_of_a_path_means_it_and_nothing_else():
 def test_a_range_says_its_step_again():
     assert read_range("0..6..2").padded(2) == "{00..06..2}"
     assert read_range("0..6").padded(2) == "{00..06}"
+    assert [read_range(text).lengths for text in ("0..9", "0..10", "7..1000")] == [1, 2, 4]
 
 
 @pytest.mark.parametrize(
@@ -76,6 +80,20 @@ def test_a_part_of_a_key_that_was_spelled_out_is_the_key_itself():
     places = Places([path("x", "a/b%")])
     assert Target(r"y/z-\1").place(found, pattern, places) == path("y", "z-", "b")
     assert Target(r"y%2F/z-\1").place(found, pattern, places) == path("y/", "z-/b")
+
+
+def test_a_reference_in_either_spelling_takes_its_part():
+    pattern = PathPattern("{a,b}/*/*")
+    assert Target(r"x/\1").leaves_out(pattern, 3) == [1, 2]
+    assert Target(r"x/\g<2>").leaves_out(pattern, 3) == [0, 2]
+
+
+def test_only_a_regular_expression_that_matches_a_node_has_its_time_counted(monkeypatch):
+    counted = []
+    monkeypatch.setattr(patterns, "time_limit", lambda text: counted.append(text) or nullcontext())
+    assert PathPattern("re:a/.*").matches(path("a", "b"))
+    assert PathPattern("a/*").matches(path("a", "b"))
+    assert counted == ["re:a/.*"]
 
 
 @pytest.mark.parametrize(
