@@ -48,6 +48,13 @@ EXPLAINED = {
         "Where `_METADATA` has lost an entry of a list, Orbax ends in an error. Here the others are read, all with the"
         " values that were saved; `verify` and `doctor` name the gap, and edits are refused.",
     ),
+    "keys that are no list": Explained(
+        _BESIDE,
+        "refused by us alone",
+        "key_metadata`",
+        "Where the keys of a path in `_METADATA` are an empty object in place of a list, Orbax restores the others and"
+        " drops the leaf without a word, unless a target names it. Here the file is refused.",
+    ),
     "references to other names": Explained(
         ("leaf folders",),
         "refused by us alone",

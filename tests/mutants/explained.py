@@ -51,6 +51,11 @@ EXPLAINED = {
         "0: 1",
     ): "it is written over once its end is known",
     (
+        "engine.digests",
+        "return np.ascontiguousarray(values).reshape(-1).view(np.uint8)",
+        "1: 2",
+    ): "NumPy takes any negative number for the size that is left",
+    (
         "tree.number_parts",
         "below = _written_out(rests[is_end:]) if len(rests) > is_end else []",
         "len(rests) > is_end: GtE",

@@ -28,7 +28,14 @@ from surgery_cli.draft.kernels.scale import (
     smallest_factor,
 )
 from surgery_cli.draft.kernels.take import Take
-from surgery_cli.errors import PlanError, ValueRefusal
+from surgery_cli.engine.digests import (
+    Digester,
+    digest_of_text,
+    digest_reading,
+    leaf_digest,
+    refuse_many_blocks,
+)
+from surgery_cli.errors import CheckpointError, PlanError, ValueRefusal
 from surgery_cli.operations.clip import Clip
 from surgery_cli.operations.collisions import Collision, by_subtree
 from surgery_cli.operations.copy import Copy
@@ -305,3 +312,40 @@ def test_places_whose_factor_is_zero_are_started_anew_and_are_no_loss(fresh):
         )
         found = computed(recipe, {KERNEL: leaf, path("by"): by})
         np.testing.assert_array_equal(found, expected)
+
+
+def test_a_block_that_comes_in_parts_is_digested_as_one_that_comes_whole():
+    values = np.arange(24, dtype=np.float32).reshape(4, 6)
+    spec = LeafSpec(kind=LeafKind.ARRAY, shape=(4, 6), dtype="float32")
+    whole, cut = Digester(spec, (2, 6)), Digester(spec, (2, 6))
+    for start in (0, 2):
+        rows = slice(start, start + 2), slice(0, 6)
+        whole.add(rows, values[rows])
+    for start in range(4):
+        rows = slice(start, start + 1), slice(0, 6)
+        cut.add_part(rows, values[rows])
+    assert cut.result() == whole.result()
+    assert sorted(whole.blocks) == [(0, 0), (2, 0)]
+    known = [window for window, _ in whole.known]
+    assert known == [(slice(0, 2), slice(0, 6)), (slice(2, 4), slice(0, 6))]
+
+
+def test_blocks_are_counted_before_any_comes():
+    spec = LeafSpec(kind=LeafKind.ARRAY, shape=(1 << 12, 1 << 12), dtype="float32")
+    refuse_many_blocks(
+        spec, (1 << 12,)
+    )  # of a record that has fewer axes: a mismatch, which is said elsewhere
+    with pytest.raises(CheckpointError, match="digest on record"):
+        Digester(spec, (1, 1))
+
+
+def test_the_digest_of_a_text_is_of_what_is_stored():
+    class Source:
+        def read(self, path, window=None):
+            return "stored"
+
+    text = LeafSpec(kind=LeafKind.STRING, dtype="str")
+    empty = LeafSpec(kind=LeafKind.EMPTY, empty="None")
+    for spec, said in ((text, "stored"), (empty, "None")):
+        found = leaf_digest(Source(), path("a"), spec, digest_reading(spec, 1 << 20))
+        assert found == digest_of_text(said)
