@@ -1,6 +1,8 @@
 """Small promises that no test held until a mutant of the code showed it (`make mutants`)."""
 
+import runpy
 from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -36,6 +38,7 @@ from surgery_cli.engine.digests import (
     refuse_many_blocks,
 )
 from surgery_cli.errors import CheckpointError, PlanError, ValueRefusal
+from surgery_cli.inputs.limits import Limit
 from surgery_cli.operations.clip import Clip
 from surgery_cli.operations.collisions import Collision, by_subtree
 from surgery_cli.operations.copy import Copy
@@ -51,6 +54,7 @@ from surgery_cli.tree.targets import Places, Target
 from tests.hand_built_trees import W, adam, resolved
 from tests.operations.value_edits import KERNEL, computed, edited, stored
 
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 LEAF = LeafSpec(kind=LeafKind.ARRAY, shape=(2, 3, 4), dtype="float32")
 
 
@@ -349,3 +353,15 @@ def test_the_digest_of_a_text_is_of_what_is_stored():
     for spec, said in ((text, "stored"), (empty, "None")):
         found = leaf_digest(Source(), path("a"), spec, digest_reading(spec, 1 << 20))
         assert found == digest_of_text(said)
+
+
+def test_every_limit_has_the_figure_of_its_page():
+    made = runpy.run_path(str(DOCS / "make_limits.py"))["page"]()
+    assert made == (DOCS / "limits.md").read_text("utf-8")
+
+
+def test_an_error_of_a_limit_says_a_round_value_that_lets_it_through_and_what_else_is_wrong():
+    least = Limit("places", 10, "places", "an axis", "no more are needed")
+    assert "--limit places=1300000`" in least.refusal(1_234_567, "it").problems[0].fix
+    assert least.refusal(12, "it").problems[0].fix.endswith("else it is damaged")
+    assert least.refusal(12, "it", PlanError).problems[0].fix.endswith("is not what it should be")
