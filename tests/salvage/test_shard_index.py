@@ -2,6 +2,7 @@
 
 import json
 
+import google_crc32c
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
@@ -62,22 +63,12 @@ def test_ranges_of_two_chunks_that_overlap_are_seen(saved):
     places[2:4] = places[0:2]
     index = places.tobytes()
     try:
-        shard.write_bytes(raw[:data] + index + _crc32c(index).to_bytes(4, "little"))
+        shard.write_bytes(raw[:data] + index + google_crc32c.value(index).to_bytes(4, "little"))
         row = _kernel(shard)
         assert row.state == "lost"
         assert "for two chunks" in row.why
     finally:
         shard.write_bytes(raw)
-
-
-def _crc32c(data):
-    """CRC-32C, bit by bit (RFC 3720)."""
-    value = 0xFFFFFFFF
-    for byte in data:
-        value ^= byte
-        for _ in range(8):
-            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
-    return value ^ 0xFFFFFFFF
 
 
 def test_a_digest_on_record_decides(saved, tmp_path):

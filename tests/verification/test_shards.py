@@ -2,6 +2,7 @@
 
 import json
 
+import google_crc32c
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
@@ -79,20 +80,10 @@ def test_an_index_that_leads_to_places_of_others_is_a_finding(saved):
     raw = values["kernel/c/0/0"]
     places = np.frombuffer(raw[-100:-4], "<u8").reshape(6, 2)
     index = places[[0, 0, 2, 3, 4, 5]].tobytes()
-    values["kernel/c/0/0"] = raw[:-100] + index + _crc32c(index).to_bytes(4, "little")
+    values["kernel/c/0/0"] = raw[:-100] + index + google_crc32c.value(index).to_bytes(4, "little")
     try:
         restored = ocp.PyTreeCheckpointer().restore(place)["kernel"]
         assert not np.array_equal(restored, VALUES)
         assert any("for two chunks" in one for one in said_of(place))
     finally:
         values["kernel/c/0/0"] = raw
-
-
-def _crc32c(data):
-    """CRC-32C, bit by bit (RFC 3720)."""
-    value = 0xFFFFFFFF
-    for byte in data:
-        value ^= byte
-        for _ in range(8):
-            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
-    return value ^ 0xFFFFFFFF
