@@ -30,6 +30,14 @@ class Place(NamedTuple):
     shape: tuple[int, ...]
     """Shape of the block."""
 
+    @classmethod
+    def of(
+        cls, path: LeafPath, inputs: tuple[LeafSpec, ...], output: LeafSpec, window: Window
+    ) -> Place:
+        """The place of a window of the output."""
+        start = tuple(one.start for one in window)
+        return cls(path, inputs, output, start, tuple(one.stop - one.start for one in window))
+
     @property
     def is_all(self) -> bool:
         """True if the block is the whole."""

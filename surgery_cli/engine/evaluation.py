@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,10 +30,9 @@ from surgery_cli.engine.measurements import (
     joined,
     measured_passes,
 )
-from surgery_cli.engine.reading import Readable, Values
+from surgery_cli.engine.read_ahead import Input, each_held
+from surgery_cli.engine.reading import Readable, Values, put_together
 from surgery_cli.engine.stored_reads import StoredReads
-from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafSpec
 
 _Making: TypeAlias = Generator[tuple[Recipe, Window], Values | None, Values]
 """A block on its way: asks for blocks of the parts that it is made of, one by one, and ends with its values."""
@@ -54,8 +54,11 @@ class Evaluation:
         block: tuple[int, ...],
         measurements: Measurements | None = None,
         memory_bytes: int = UNBOUNDED,
+        spare_bytes: int = 0,
     ) -> None:
+        """Nothing is read yet. ``memory_bytes``: see ``Composition``; ``spare_bytes``: see ``each_held``."""
         self.recipe = recipe
+        self._spare_bytes = spare_bytes
         self._memory_bytes = memory_bytes
         self.composition = Composition(recipe, memory_bytes)
         self.block_shape = recipe.spec.shape if self.composition.is_whole else block
@@ -116,11 +119,11 @@ class Evaluation:
         kernel, specs, source = taking.part.kernel, taking.specs, taking.part.inputs[block.input]
         if isinstance(kernel, Search):
             path = source.ref.path if isinstance(source, Stored) else source.path
-            place = _place(path, specs, source.spec, tile)
+            place = Place.of(path, specs, source.spec, tile)
             share = kernel.count_in(taking.known, block.input, blocks[0], self._kit, place)
         else:
             assert isinstance(kernel, Measurement)
-            place = _place(taking.part.path, specs, source.spec, tile)
+            place = Place.of(taking.part.path, specs, source.spec, tile)
             share = kernel.measure(blocks, self._kit, place)
         fetched: Values = self._kit.fetch(share)
         return fetched
@@ -170,7 +173,7 @@ class Evaluation:
         if len(parts) == 1:
             return made(window)
         self.stored.hold(recipe, window, held)
-        out = _put_together(window, ((tile, made(tile)) for tile in parts))
+        out = put_together(window, ((tile, made(tile)) for tile in parts))
         self._drop(held)
         return out
 
@@ -180,31 +183,40 @@ class Evaluation:
         if held is self._held:  # what was read to be measured would stay whole beside all of this
             held.stored.clear()
         done = ((part, self._streamed(recipe, part, window, Held(held.stored))) for part in passes)
-        return _put_together(window, done)
+        return put_together(window, done)
 
     def _streamed(self, recipe: Recipe, window: Window, of: Window, held: Held) -> Values:
         """A part of a block of many leaves: each is read once, and goes into the sums of all tiles."""
         assert isinstance(recipe, Made)
         parts = list(self._tiles(window, is_whole=False))
         kernel, specs = recipe.kernel, tuple(one.spec for one in recipe.inputs)
-        places = [_place(recipe.path, specs, recipe.spec, tile) for tile in parts]
+        places = [Place.of(recipe.path, specs, recipe.spec, tile) for tile in parts]
         states = [kernel.begin(self._kit, place) for place in places]
         pieces = [list(kernel.pieces(tile, specs, recipe.spec)) for tile in parts]
         around = kernel.pieces(of, specs, recipe.spec)
         steps = zip(kernel.pieces(window, specs, recipe.spec), around, strict=True)
-        for step, (piece, whole) in enumerate(steps):
-            source = recipe.inputs[piece.input]
-            self.stored.hold(source, piece.read, held, whole.read)
-            for number, place in enumerate(places):
-                values = self._part(source, pieces[number][step].read, held)
-                block = self._kit.put(values, source.spec)
-                states[number] = kernel.add(states[number], piece.input, block, self._kit, place)
-                del values, block  # views, that would keep all of this input while the next is read
-                held.made.clear()
-            self._drop(held)
+        inputs = [
+            Input(recipe.inputs[piece.input], piece.read, whole.read) for piece, whole in steps
+        ]
+        again, spare = self._kept_again, self._spare_bytes
+        with closing(each_held(inputs, self.stored.hold, held, again, spare)) as in_turn:
+            for step, (source, _, _) in enumerate(in_turn):
+                for number, place in enumerate(places):
+                    piece = pieces[number][step]
+                    values = self._part(source, piece.read, held)
+                    block = self._kit.put(values, source.spec)
+                    states[number] = kernel.add(
+                        states[number], piece.input, block, self._kit, place
+                    )
+                    del (
+                        values,
+                        block,
+                    )  # views, that would keep all of this input while the next is read
+                    held.made.clear()
+                self._drop(held)
         every = zip(parts, states, places, strict=True)
         results = ((tile, kernel.result(state, self._kit, place)) for tile, state, place in every)
-        return _put_together(window, ((tile, self._kit.fetch(made)) for tile, made in results))
+        return put_together(window, ((tile, self._kit.fetch(made)) for tile, made in results))
 
     def _part(self, part: Recipe, window: Window, held: Held) -> Values:
         """A block of a part of the expression; no call within a call, as a plan may edit one leaf a thousand times."""
@@ -245,7 +257,7 @@ class Evaluation:
 
     def _computed(self, part: Made, window: Window) -> _Making:
         kernel, specs = part.kernel, tuple(one.spec for one in part.inputs)
-        place = _place(part.path, specs, part.spec, window)
+        place = Place.of(part.path, specs, part.spec, window)
         state = kernel.begin(self._kit, place)
         for piece in kernel.pieces(window, specs, part.spec):
             source = part.inputs[piece.input]
@@ -278,22 +290,6 @@ class Evaluation:
         return tiles(window, None if is_whole else self._kit.tile_elements)
 
 
-def _put_together(window: Window, parts: Iterable[tuple[Window, Values]]) -> Values:
-    """A block of its parts, which are made as they are asked for."""
-    out: Values | None = None
-    for part, values in parts:
-        if out is None:
-            out = np.empty(window_shape(window), values.dtype)
-        out[relative(part, window)] = values
-    assert out is not None
-    return out
-
-
 def _is_arranged(part: Recipe) -> bool:
     """True if elements of a part only move: blocks of it are views, in any order."""
     return isinstance(part, Made) and isinstance(part.kernel, Arrangement)
-
-
-def _place(path: LeafPath, inputs: tuple[LeafSpec, ...], output: LeafSpec, window: Window) -> Place:
-    start = tuple(one.start for one in window)
-    return Place(path, inputs, output, start, window_shape(window))

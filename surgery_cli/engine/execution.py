@@ -20,7 +20,7 @@ from surgery_cli.engine.decoding import held_bytes, is_read_once
 from surgery_cli.engine.digests import Digester, block_digest, checksum
 from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.engine.executed import Executed
-from surgery_cli.engine.forecast import reading_bytes, working_bytes
+from surgery_cli.engine.forecast import pending_bytes, reading_bytes, working_bytes
 from surgery_cli.engine.grid import block_shape, relative, start_of, windows
 from surgery_cli.engine.guard import FiniteGuard
 from surgery_cli.engine.held import Band
@@ -136,9 +136,9 @@ class Execution:
         with self._lock:
             self._meter.advance(values.nbytes, str(watched.path))
 
-    def _evaluation(self, recipe: Recipe, block: tuple[int, ...]) -> Evaluation:
-        limit = self._stream.budget.limit
-        return Evaluation(recipe, self._sources, self._kit, block, self._measurements, limit)
+    def _evaluation(self, recipe: Recipe, block: tuple[int, ...], spare: int = 0) -> Evaluation:
+        limit, known = self._stream.budget.limit, self._measurements
+        return Evaluation(recipe, self._sources, self._kit, block, known, limit, spare)
 
     def _whole_value(self, leaf: PlannedLeaf) -> np.ndarray[Any, Any]:
         shape = leaf.spec.shape
@@ -158,12 +158,12 @@ class Execution:
 
     def _leaf(self, planned: PlannedLeaf) -> LeafInWork:
         recipe, is_whole = planned.recipe, planned.is_read_whole
-        unit = write_shape(planned)
-        block = block_shape(planned.spec, unit, *(() if is_whole else (1,)))
+        block = block_shape(planned.spec, write_shape(planned), *(() if is_whole else (1,)))
         watched = self.checks.of(recipe) if is_whole else None
-        return LeafInWork(
-            planned, self._evaluation(recipe, block), self._kit.tile_elements, watched
-        )
+        # what a block holds once it is made is free until then
+        spare = 0 if self._stream.is_alone else pending_bytes(planned, block)
+        evaluation = self._evaluation(recipe, block, spare)
+        return LeafInWork(planned, evaluation, self._kit.tile_elements, watched)
 
     def _take_up(self, writer: ItemWriter) -> None:
         """Read back what an earlier run has written; a block that is not what was recorded is made anew.

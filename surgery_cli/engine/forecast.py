@@ -126,7 +126,7 @@ def _measuring_bytes(part: Made, tile_elements: int | None, memory_bytes: int) -
             return sum(every) // anew + 3 * max(every) + temporary
         return made + _beside_bytes(part, largest[1]) + temporary
     leaf, window = part.inputs[0], measured_windows(part, 0)[0]
-    held, decoding = _reading_bytes(leaf, window)
+    held, decoding = bytes_to_read(leaf, window)
     known = part.kernel.temporary_bytes(leaf.spec)
     return held + max(decoding, leaf.spec.size * TEMPORARY_BYTES if known is None else known)
 
@@ -136,7 +136,7 @@ def _beside_bytes(part: Made, window: Window) -> int:
     total = 0
     for other in () if isinstance(part.kernel, Search) else part.inputs[1:]:
         place = broadcast_window(other.spec.shape, window)
-        held, decoding = _reading_bytes(other, place)
+        held, decoding = bytes_to_read(other, place)
         is_tiled = isinstance(other, Stored) or Composition(other).is_divisible
         total += held + decoding + (0 if is_tiled else _block_bytes(other, place))
     return total
@@ -145,7 +145,7 @@ def _beside_bytes(part: Made, window: Window) -> int:
 def _pass_bytes(of: Composition, window: Window, tile_elements: int | None) -> int:
     """Bytes in memory while a block of an expression is computed, where all is measured."""
     recipe, kernels = of.recipe, of.kernels
-    held, decoding = _reading_bytes(recipe, window)
+    held, decoding = bytes_to_read(recipe, window)
     if isinstance(recipe, Stored):
         return held + decoding
     whole = [kernel.temporary_bytes(recipe.spec) for kernel in kernels if kernel.is_whole]
@@ -182,7 +182,7 @@ def _temporary_bytes(recipe: Recipe, window: Window, tile_elements: int | None) 
     return _tile_bytes(window, tile_elements if is_tiled else None)
 
 
-def _reading_bytes(recipe: Recipe, window: Window) -> tuple[int, int]:
+def bytes_to_read(recipe: Recipe, window: Window) -> tuple[int, int]:
     """Bytes of what a block is made of, with the stored chunks that are kept for the next ones; and of decoding one.
 
     Chunks larger than a block are kept; of the others one is decoded at a time, beside what was read. Of what is made

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import numpy as np
 
 from surgery_cli.draft.kernel import Window
+from surgery_cli.engine.grid import relative, window_shape
 from surgery_cli.tree.paths import LeafPath
 
 Values = np.ndarray[Any, Any]
@@ -49,3 +51,14 @@ def read_scalar(source: Readable, path: LeafPath) -> int | float | bool | str | 
         0
     ].item()
     return one
+
+
+def put_together(window: Window, parts: Iterable[tuple[Window, Values]]) -> Values:
+    """A block of its parts, which are made as they are asked for."""
+    out: Values | None = None
+    for part, values in parts:
+        if out is None:
+            out = np.empty(window_shape(window), values.dtype)
+        out[relative(part, window)] = values
+    assert out is not None
+    return out

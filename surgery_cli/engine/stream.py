@@ -55,7 +55,7 @@ class Stream:
     def __init__(
         self, memory_bytes: int, *, is_alone: bool = False, commits: int = COMMITS
     ) -> None:
-        self._is_alone = is_alone
+        self.is_alone = is_alone
         self._count_commits = commits
         self.budget = Budget(max(memory_bytes, 1))
         # one transaction fills while others are committed, and blocks are in the making beside them
@@ -84,7 +84,7 @@ class Stream:
                 raise
 
     def _threads(self, count: int, name: str) -> Executor:
-        return _AtOnce() if self._is_alone else Threads(count, thread_name_prefix=name)
+        return _AtOnce() if self.is_alone else Threads(count, thread_name_prefix=name)
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
