@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 
 class NonFinite(NamedTuple):
@@ -30,22 +30,74 @@ class Differing(NamedTuple):
         return Differing(self.values + other.values)
 
 
+class Squares(NamedTuple):
+    """A sum of squares, ``total`` times four to the power of ``exponent``: squares of any float64 have a place in it.
+
+    Sizes whose squares float64 holds have the exponent 0.
+    """
+
+    total: float = 0.0
+    exponent: int = 0
+
+    @classmethod
+    def of(cls, value: float, times: float = 1.0) -> Squares:
+        """The square of a number, so many times."""
+        exponent = exponent_of(abs(value))
+        scaled = math.ldexp(value, -exponent)
+        return cls(scaled * scaled * times, exponent)
+
+    def joined(self, other: Squares) -> Squares:
+        """Of the values of both."""
+        if self.exponent == other.exponent or not other.total:
+            return Squares(self.total + other.total, self.exponent)
+        if not self.total:
+            return other
+        low, high = sorted((self, other), key=lambda one: one.exponent)
+        lowered = math.ldexp(low.total, 2 * (low.exponent - high.exponent))
+        return Squares(high.total + lowered, high.exponent)
+
+    def root(self, of: float = 1.0) -> float:
+        """The root of the sum divided by ``of``; infinite where it is larger than the largest float64."""
+        return _scaled(math.sqrt(self.total / of), self.exponent)
+
+
+def _scaled(value: float, exponent: int) -> float:
+    """A number times a power of two; infinite where that is larger than the largest float64."""
+    try:
+        return math.ldexp(value, exponent)
+    except OverflowError:
+        return math.inf
+
+
+_SAFE_EXPONENT: Final = 400
+"""Sizes from 2⁻⁴⁰⁰ to 2⁴⁰⁰ are squared and summed as they are: neither that, nor how far they are apart, is lost."""
+
+
+def exponent_of(largest: float) -> int:
+    """By which power of two sizes up to ``largest`` are divided before they are squared; 0 where they need not be."""
+    if not largest or not math.isfinite(largest):
+        return 0
+    exponent = math.frexp(largest)[1]
+    return exponent if abs(exponent) > _SAFE_EXPONENT else 0
+
+
 class Sizes(NamedTuple):
     """The sums of squares of values, and of others that belong to them."""
 
-    own: float = 0.0
-    other: float = 0.0
+    own: Squares = Squares()
+    other: Squares = Squares()
 
     def joined(self, other: Sizes) -> Sizes:
         """Of the values of both."""
-        return Sizes(self.own + other.own, self.other + other.other)
+        return Sizes(self.own.joined(other.own), self.other.joined(other.other))
 
     @property
     def ratio(self) -> float:
         """How large the others are beside the values, by their Frobenius norms."""
-        if not self.own:
-            return math.inf if self.other else 0.0
-        return math.sqrt(self.other / self.own)
+        if not self.own.total:
+            return math.inf if self.other.total else 0.0
+        ratio = math.sqrt(self.other.total) / math.sqrt(self.own.total)
+        return _scaled(ratio, self.other.exponent - self.own.exponent)
 
 
 class BlockDigests(NamedTuple):
@@ -72,7 +124,7 @@ class Moments(NamedTuple):
 
     size: int = 0
     mean: float = 0.0
-    spread: float = 0.0
+    spread: Squares = Squares()
     low: float = math.inf
     high: float = -math.inf
     zeros: int = 0
@@ -85,11 +137,14 @@ class Moments(NamedTuple):
         Source: Chan, Golub, LeVeque (1979), on the moments of two parts.
         """
         total = self.size + other.size
-        mean, spread = self.mean, self.spread + other.spread
+        mean, spread = self.mean, self.spread.joined(other.spread)
         if other.size:
-            delta = other.mean - self.mean
-            spread += delta * delta * self.size * other.size / total if self.size else 0.0
-            mean += delta * (other.size / total)
+            half, share = (
+                other.mean / 2 - self.mean / 2,
+                other.size / total,
+            )  # all of it may overflow
+            spread = spread.joined(Squares.of(half, 4 * self.size * share))
+            mean += half * share + half * share
         return Moments(
             total,
             mean,
@@ -104,12 +159,12 @@ class Moments(NamedTuple):
     @property
     def std(self) -> float:
         """Of all values as they are, no sample; NaN if there are none."""
-        return math.sqrt(self.spread / self.size) if self.size else math.nan
+        return self.spread.root(self.size) if self.size else math.nan
 
     @property
     def norm(self) -> float:
         """Frobenius."""
-        return math.sqrt(self.spread + self.size * (self.mean * self.mean))
+        return self.spread.joined(Squares.of(self.mean, self.size)).root()
 
 
 Seen: TypeAlias = Moments | NonFinite | Differing | Sizes | BlockDigests

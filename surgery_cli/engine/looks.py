@@ -10,7 +10,16 @@ import numpy as np
 
 from surgery_cli.draft.kernel import Window
 from surgery_cli.draft.leaf_digest import sha256_of_text
-from surgery_cli.draft.seen import BlockDigests, Differing, Moments, NonFinite, Seen, Sizes
+from surgery_cli.draft.seen import (
+    BlockDigests,
+    Differing,
+    Moments,
+    NonFinite,
+    Seen,
+    Sizes,
+    Squares,
+    exponent_of,
+)
 from surgery_cli.engine.bounded_reads import met_by
 from surgery_cli.engine.digests import block_digest
 from surgery_cli.engine.finite import count_non_finite
@@ -21,11 +30,10 @@ TILE_ELEMENTS = 1 << 15
 
 
 def moments_of(parts: Iterable[Values]) -> Moments:
-    """The moments of values that come in parts; squares that are larger than the largest float64 make them infinite."""
+    """The moments of values that come in parts."""
     found = Moments()
-    with np.errstate(over="ignore", invalid="ignore"):
-        for tile in tiles(parts):
-            found = found.joined(_of_tile(tile))
+    for tile in tiles(parts):
+        found = found.joined(_of_tile(tile))
     return found
 
 
@@ -38,12 +46,21 @@ def _of_tile(tile: Values) -> Moments:
         return Moments(non_finite=bad, nan=nan)
     zeros = int(np.count_nonzero(values == 0))
     low, high = float(values.min()), float(values.max())
+    exponent = _scaled(values, max(-low, high))
     mean = float(values.mean())
-    if not np.isfinite(mean):  # their sum is larger than the largest float64
-        mean = float((values / values.size).sum())
     values -= mean
     np.square(values, out=values)
-    return Moments(values.size, mean, float(values.sum()), low, high, zeros, bad, nan)
+    spread = Squares(float(values.sum()), exponent)
+    mean = math.ldexp(mean, exponent)
+    return Moments(values.size, mean, spread, low, high, zeros, bad, nan)
+
+
+def _scaled(values: Values, largest: float) -> int:
+    """Divide values up to ``largest`` in size by a power of two, so that their squares neither over- nor underflow."""
+    exponent = exponent_of(largest)
+    if exponent:
+        np.ldexp(values, -exponent, out=values)
+    return exponent
 
 
 def tiles(parts: Iterable[Values]) -> Iterator[Values]:
@@ -78,7 +95,8 @@ def finite(values: Values) -> Values:
 def real(block: Values) -> Values:
     """Values in float64, complex ones by their magnitude: [their number]."""
     if block.dtype.kind == "c":
-        return np.abs(block).astype(np.float64).reshape(-1)
+        with np.errstate(over="ignore"):  # a magnitude may be larger than the largest float64
+            return np.abs(block).astype(np.float64).reshape(-1)
     return block.astype(np.float64).reshape(-1)
 
 
@@ -94,11 +112,16 @@ def differing(values: Values, other: Values) -> Differing:
 
 def sizes_of(values: Values, other: Values) -> Sizes:
     """The sums of squares of values and of others."""
-
-    def squares(part: Values) -> float:
-        return math.fsum(float(np.dot(tile, tile)) for tile in tiles([part]))
-
     return Sizes(squares(values), squares(other))
+
+
+def squares(values: Values) -> Squares:
+    """The sum of the squares of values."""
+    found = Squares()
+    for tile in tiles([values]):
+        exponent = _scaled(tile, max(-float(tile.min()), float(tile.max())))
+        found = found.joined(Squares(float(np.dot(tile, tile)), exponent))
+    return found
 
 
 def block_digests(values: Values, cut: tuple[tuple[int, ...], Window]) -> BlockDigests:

@@ -38,17 +38,9 @@ class LeafStatistics(msgspec.Struct, frozen=True, kw_only=True):
 def statistics(blocks: Callable[[], Iterable[Values]]) -> LeafStatistics:
     """Statistics of a real or complex leaf (complex values by their magnitude); ``blocks`` is called twice.
 
-    They depend on the values and on their order alone, not on how many come at once.
-
-    ``std`` and ``norm`` are infinite where squares are larger than the largest float64.
+    They depend on the values and on their order alone, not on how many come at once. ``norm`` is infinite where it is
+    larger than the largest float64.
     """
-    import numpy as np
-
-    with np.errstate(over="ignore"):
-        return _statistics(blocks)
-
-
-def _statistics(blocks: Callable[[], Iterable[Values]]) -> LeafStatistics:
     import numpy as np
 
     found = moments_of(blocks())

@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from surgery_cli.engine.looks import TILE_ELEMENTS, sizes_of
 from surgery_cli.proof.statistics import BINS, statistics
 
 RANDOM = np.random.default_rng(5)
@@ -77,12 +78,46 @@ def test_the_values_themselves_are_left_as_they_are() -> None:
     np.testing.assert_array_equal(values, DRAWN)
 
 
-@pytest.mark.parametrize("values", [[1e200, 2e200, 3e200], [1.7e308] * 3, [-1.7e308, 1.7e308]])
-def test_squares_that_overflow_make_spread_and_norm_infinite(values: list[float]) -> None:
+SIZES = [
+    2.0**exponent for exponent in (-1020, -900, -700, -401, -300, 0, 300, 401, 700, 1000, 1022)
+]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("beside", [0.0, *SIZES])
+def test_squares_of_any_size_neither_overflow_nor_vanish(size: float, beside: float) -> None:
+    """NumPy's longdouble has room for the squares of any float64."""
+    drawn = np.random.default_rng(0).integers(-1, 4, 3 * TILE_ELEMENTS // 2) * (size / 4 or size)
+    values = np.concatenate([drawn, np.full(TILE_ELEMENTS, beside)])
+    found, exact = statistics(lambda: [values[:7], values[7:]]), values.astype(np.longdouble)
+    with np.errstate(over="ignore"):
+        norm = float(np.sqrt(np.sum(exact * exact)))
+    assert found.norm == pytest.approx(norm, rel=1e-12, abs=5e-324)
+    mean = exact.mean()
+    std = float(np.sqrt(np.mean((exact - mean) ** 2)))
+    assert found.mean == pytest.approx(float(mean), rel=1e-9, abs=std * 1e-9 + 5e-324)
+    assert found.std == pytest.approx(std, rel=1e-6, abs=5e-324)
+
+
+@pytest.mark.parametrize("values", [[1.7e308] * 3, [-1.7e308, 1.7e308], [1.7e308, 1.0]])
+def test_a_norm_is_infinite_only_where_it_is_beyond_float64(values: list[float]) -> None:
     found = statistics(lambda: [np.float64(values)])
-    assert found.norm == np.inf
+    exact = np.sqrt(np.sum(np.longdouble(values) ** 2))
+    assert (found.norm == np.inf) == (exact > np.finfo(np.float64).max)
     assert found.mean == pytest.approx(np.mean(np.float64(values) / 4) * 4)
-    assert not np.isnan(found.std)
+    assert found.std == pytest.approx(float(np.std(np.longdouble(values))), abs=1e293)
+
+
+@pytest.mark.parametrize("own", SIZES)
+@pytest.mark.parametrize("other", SIZES)
+def test_how_large_one_is_beside_another_is_told_of_any_sizes(own: float, other: float) -> None:
+    each = [np.float64([1, -1, 1]) * own, np.float64([2, 0, 0]) * (other / 2 or other)]
+    found = sizes_of(*each).joined(sizes_of(*each))
+    squares = [np.sum(one.astype(np.longdouble) ** 2) for one in each]
+    with np.errstate(over="ignore"):
+        assert found.ratio == pytest.approx(
+            float(np.sqrt(squares[1] / squares[0])), rel=1e-9, abs=5e-324
+        )
 
 
 @pytest.mark.parametrize("values", [[0.0, 5e-324], [0.0, 1e-323], [0.0, 1e-320]])
