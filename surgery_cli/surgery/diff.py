@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET
 
 from surgery_cli import reports
+from surgery_cli.draft.kernel import Window
 from surgery_cli.engine.bounded_reads import PairReading, pair_reading
 from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.progress import Listener, Meter
@@ -24,6 +25,7 @@ from surgery_cli.store.filesystem.listing import reads
 from surgery_cli.store.open.checkpoint import Checkpoint, as_opened
 from surgery_cli.surgery.leaf_names import Names, document_names, named_leaves, spellings
 from surgery_cli.surgery.look_memory import Look, Looks, planned_looks
+from surgery_cli.tree.containers import alike_but_for_containers, unlike_containers
 from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath
 
@@ -53,7 +55,8 @@ def diff(
         CheckpointError: what stands there cannot be read, or not in the memory that there is.
     """
     _refuse_boundless(rtol=rtol, atol=atol)
-    left, right = (opened(text, step=step, item=item) for text in (a, b))
+    left, other = (opened(text, step=step, item=item) for text in (a, b))
+    right = _NamedLike(other, left)
     wanted = named_leaves(patterns, left.tree, right.tree)
     comparison = compare(left.tree, right.tree)
     names = document_names({**left.tree.texts, **right.tree.texts})
@@ -62,14 +65,19 @@ def diff(
     both = [p for p in left.tree if p in right.tree and p in wanted and p not in unlike]
     shared = set() if structure else {path for path in both if _is_same_bytes(path, left, right)}
     unread = [] if structure else [path for path in both if path not in shared]
-    with as_opened(left, right):
+    with as_opened(left, other):
         looks = planned_looks(_looks(left, right, names, unread), memory_bytes, say)
         changed += _changed_values(left, right, names, looks, listener, rtol, atol)
     order = {names[path]: n for n, path in enumerate(in_listed_order(left.tree))}
     changed.sort(key=lambda change: order[change.path])
+    moved = {path: there for path, there in right.moved.items() if path in wanted}
+    changed[:0] = [
+        reports.Change(path=str(node), what="container", a=here, b=there)
+        for node, (here, there) in unlike_containers(moved).items()
+    ]
     return reports.Difference(
         **_side("a", left),
-        **_side("b", right),
+        **_side("b", other),
         only_in_a=[names[p] for p in in_listed_order(comparison.only_in_a) if p in wanted],
         only_in_b=[names[p] for p in in_listed_order(comparison.only_in_b) if p in wanted],
         changed=changed,
@@ -78,11 +86,36 @@ def diff(
         structure_only=structure,
         rtol=rtol,
         atol=atol,
-        not_compared=[] if patterns else _beside(left, right),
+        not_compared=[] if patterns else _beside(left, other),
         agreeing=_others([names[path] for path in both], changed),
         not_named=len(names) - len(wanted) if patterns else UNSET,
         spellings=spellings({path: names[path] for path in wanted}),
     )
+
+
+class _NamedLike:
+    """A checkpoint with the paths of another, where a node that is a list in the one is a dict in the other."""
+
+    def __init__(self, checkpoint: Checkpoint, like: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self.moved = alike_but_for_containers(like.tree, checkpoint.tree)
+        """The paths of such leaves in the other, each with its own here."""
+        here = {there: path for path, there in self.moved.items()}
+        self.tree = (
+            checkpoint.tree.mapped(lambda path: here.get(path, path)) if here else checkpoint.tree
+        )
+
+    def _own(self, path: LeafPath) -> LeafPath:
+        return self.moved.get(path, path)
+
+    def read(self, path: LeafPath, window: Window | None = None) -> Any:
+        return self._checkpoint.read(self._own(path), window)
+
+    def identity(self, path: LeafPath) -> Hashable | None:
+        return self._checkpoint.identity(self._own(path))
+
+    def expect(self, paths: Iterable[LeafPath]) -> None:
+        self._checkpoint.expect(map(self._own, paths))
 
 
 def _side(name: str, checkpoint: Checkpoint) -> dict[str, Any]:
@@ -117,14 +150,14 @@ def _others(names: Sequence[str], changed: Sequence[reports.Change]) -> list[str
     return [name for name in names if name not in differing]
 
 
-def _is_same_bytes(path: LeafPath, left: Checkpoint, right: Checkpoint) -> bool:
+def _is_same_bytes(path: LeafPath, left: Checkpoint, right: _NamedLike) -> bool:
     """True if both refer to the same stored bytes."""
     identity = left.identity(path)
     return identity is not None and identity == right.identity(path)
 
 
 def _looks(
-    left: Checkpoint, right: Checkpoint, names: Names, paths: Sequence[LeafPath]
+    left: Checkpoint, right: _NamedLike, names: Names, paths: Sequence[LeafPath]
 ) -> dict[LeafPath, Look[PairReading]]:
     sides = {path: (left.tree[path], right.tree[path]) for path in paths}
     return {p: Look(names[p], specs, partial(pair_reading, *specs)) for p, specs in sides.items()}
@@ -132,7 +165,7 @@ def _looks(
 
 def _changed_values(
     left: Checkpoint,
-    right: Checkpoint,
+    right: _NamedLike,
     names: Names,
     looks: Looks[PairReading],
     listener: Listener | None,
@@ -142,8 +175,8 @@ def _changed_values(
     """The leaves whose values differ; all of ``looks`` are read, on both sides."""
     paths = list(looks.readings)
     meter = Meter(listener, "comparing", sum(left.tree[path].bytes for path in paths))
-    for side in (left, right):
-        side.expect(paths)
+    left.expect(paths)
+    right.expect(paths)
 
     def compared(path: LeafPath) -> ValueDifference | None:
         reading = looks.readings[path]

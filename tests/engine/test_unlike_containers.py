@@ -83,3 +83,41 @@ def test_verify_says_another_container_once(saved: dict[str, Path]) -> None:
         ("params/layers/1/w", "dtype"),
         ("params/layers/2/b", "missing"),
     }
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "sides"),
+    [("lists", "dicts", ("list", "dict")), ("dicts", "lists", ("dict", "list"))],
+)
+def test_diff_says_another_container_once_and_reads_what_is_below(
+    saved: dict[str, Path], a: str, b: str, sides: tuple[str, str]
+) -> None:
+    found = surgery.diff(saved[a], saved[b]).to_dict()
+    assert (found["only_in_a"], found["only_in_b"]) == ([], [])
+    (node,) = found["changed"]
+    assert (node["path"], node["what"], node["a"], node["b"]) == (
+        "params/layers",
+        "container",
+        *sides,
+    )
+    assert len(found["agreeing"]) == found["equal"] == 10
+    named = surgery.diff(saved[a], saved[b], "params/x").to_dict()
+    assert (named["changed"], named["equal"]) == ([], 1)
+
+
+def test_diff_says_of_leaves_what_differs_below_another_container(
+    saved: dict[str, Path], tmp_path: Path
+) -> None:
+    found = surgery.diff(saved["apart"], saved["dicts"]).to_dict()
+    assert found["only_in_b"] == ["params/layers/2/b"]
+    assert {(one["path"], one["what"]) for one in found["changed"]} == {
+        ("params/layers", "container"),
+        ("params/layers/1/w", "dtype"),
+    }
+    surgery.apply(
+        saved["lists"], tmp_path / "halved", [surgery.Rescale(at="params/layers/0/w", by=0.5)]
+    )
+    for sides in ((tmp_path / "halved", saved["dicts"]), (saved["dicts"], tmp_path / "halved")):
+        node, leaf = surgery.diff(*sides).to_dict()["changed"]
+        assert node["what"] == "container"
+        assert (leaf["path"], leaf["what"], leaf["max_abs"]) == ("params/layers/0/w", "values", 0.5)

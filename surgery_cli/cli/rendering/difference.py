@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 from surgery_cli.cli.rendering.series import (
@@ -16,7 +16,7 @@ from surgery_cli.console.page import Cell, Page, Row
 from surgery_cli.console.printable import shown_path
 from surgery_cli.reports import Change, Difference
 from surgery_cli.words.lists import listed
-from surgery_cli.words.quantities import leaves_text, number_text
+from surgery_cli.words.quantities import counted, leaves_text, number_text
 from surgery_cli.words.series import Series
 
 
@@ -35,7 +35,7 @@ def render(document: Difference, page: Page, *, verbose: bool = False) -> None:
             render_paths(paths, page, verbose=verbose, indent=2)
     if document.changed:
         page.line()
-        page.line(Cell(f"differ: {leaves_text(len(document.changed))}", "strong"))
+        page.line(Cell(f"differ: {_counted(document.changed)}", "strong"))
         found = rows_of(document.changed, lambda change: change.path or ".", _said, verbose=verbose)
         shown = found if verbose else found[:MOST_ROWS]
         has_values_alone = all(change.what == "values" for change in document.changed)
@@ -87,14 +87,15 @@ def _row(one: Series) -> Row:
 
 def _render_agreement(document: Difference, page: Page) -> None:
     scope = "structure" if document.structure_only else f"structure and values{_within(document)}"
-    differing = len(document.only_in_a) + len(document.only_in_b) + len(document.changed)
+    alone = len(document.only_in_a) + len(document.only_in_b)
+    differing = alone + len(document.changed)
     reference = ""
     if document.equal_by_reference:
         reference = f" ({_of_them(document)}the same stored bytes, not read)"
     equal = f"{leaves_text(document.equal)} equal in {scope}{reference}"
     if differing:
         verb = "differs" if differing == 1 else "differ"
-        page.verdict(Cell(f"{leaves_text(differing)} {verb}", "bad"), f"; {equal}")
+        page.verdict(Cell(f"{_counted(document.changed, alone)} {verb}", "bad"), f"; {equal}")
     else:
         page.verdict(Cell("no difference", "good"), f": {equal}")
     if document.not_named:
@@ -103,6 +104,14 @@ def _render_agreement(document: Difference, page: Page) -> None:
         )
     if document.not_compared:
         page.line(Cell(f"not compared: {listed(document.not_compared, 5)}", "faint"))
+
+
+def _counted(changes: Sequence[Change], alone: int = 0) -> str:
+    """How many leaves differ, those included that one side has ``alone``; nodes that are other containers are none."""
+    nodes = sum(change.what == "container" for change in changes)
+    leaves = len(changes) - nodes + alone
+    parts = [counted(nodes, "node")] if nodes else []
+    return listed([*parts, *([leaves_text(leaves)] if leaves or not nodes else [])], word="and")
 
 
 def _within(document: Difference) -> str:
