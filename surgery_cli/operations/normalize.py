@@ -11,6 +11,7 @@ from msgspec import Meta
 from surgery_cli.draft.effect import Effect, Scales
 from surgery_cli.draft.expression import Made, Recipe
 from surgery_cli.draft.kernel import Kernel, Kit, Measurement, Place
+from surgery_cli.draft.kernels.root_of_squares import root_of_squares
 from surgery_cli.draft.kernels.scale import Multiply
 from surgery_cli.draft.settings import check_axes, check_finite, resolve_axes
 from surgery_cli.errors import PlanError, ValueRefusal
@@ -204,17 +205,15 @@ def _norms(measured: Any, norm: str) -> str:
 
 def _norm(xp: Any, x: Any, norm: str, axes: tuple[int, ...], is_wide: bool) -> Any:
     """The share of a block in a norm over ``axes``; squares of values that were wide already are kept in range."""
-    needs_size = norm in ("l1", "max") or is_wide or xp.iscomplexobj(x)
+    if norm not in ("l1", "max") and is_wide:
+        return root_of_squares(xp, x, axes)
+    needs_size = norm in ("l1", "max") or xp.iscomplexobj(x)
     size = xp.abs(x) if needs_size else x
     if norm == "l1":
         return xp.sum(size, axis=axes, keepdims=True)
     if norm == "max":
         return xp.max(size, axis=axes, keepdims=True, initial=0.0)
-    if not is_wide:
-        return xp.sqrt(xp.sum(size * size, axis=axes, keepdims=True))
-    largest = xp.max(size, axis=axes, keepdims=True, initial=0.0)
-    size = size / xp.where(largest == 0, 1.0, largest)
-    return largest * xp.sqrt(xp.sum(size * size, axis=axes, keepdims=True))
+    return xp.sqrt(xp.sum(size * size, axis=axes, keepdims=True))
 
 
 def _spectral_norm(xp: Any, x: Any, pair: tuple[int, ...] | None) -> Any:

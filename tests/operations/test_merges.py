@@ -394,6 +394,24 @@ def test_what_is_no_number_is_not_lost(edit: Any, hole: float, is_own: bool) -> 
     assert is_left_out or not np.isfinite(found[3, 4])
 
 
+@pytest.mark.parametrize("edit", MERGES, ids=lambda edit: edit.name)
+@pytest.mark.parametrize("exponent", [-1000, -660, -532, -510, -300, 300, 510, 532, 660, 1000])
+def test_members_of_any_size_merge_as_usual_ones_do_or_are_refused(
+    edit: Any, exponent: int
+) -> None:
+    """Squares of float64 below 2⁻⁵¹¹ vanish, and those above 2⁵¹¹ are infinite; times a power of two all else stays."""
+    leaves = models(len((edit.with_,) if isinstance(edit.with_, str) else edit.with_), np.float64)
+    wanted = np.ldexp(merged(edit, leaves), exponent)
+    for block in (None, (5, 10)):
+        try:
+            found = merged(edit, [np.ldexp(leaf, exponent) for leaf in leaves], block=block)
+        except ValueRefusal:
+            if abs(exponent) < 400:
+                raise
+            continue
+        np.testing.assert_allclose(found, wanted, rtol=1e-9)
+
+
 KEPT_BY_MERGEKIT = [
     (1, 0.01, 0, 1),
     (2, 0.2, 0, 1),

@@ -59,6 +59,16 @@ def test_noise_is_what_reinit_draws_added_in_float64_and_rounded_once(dtype: Any
     assert edited(Noise(std=0.3, seed=8), leaf).tobytes() != found.tobytes()
 
 
+@pytest.mark.parametrize("exponent", [-1000, -600, 500])
+def test_relative_noise_goes_by_deviations_whose_squares_float64_does_not_hold(
+    exponent: int,
+) -> None:
+    leaf = np.random.default_rng(1).normal(size=(6, 5))
+    usual = edited(Noise(std=0.1, relative=True), leaf)
+    found = edited(Noise(std=0.1, relative=True), np.ldexp(leaf, exponent))
+    np.testing.assert_allclose(found, np.ldexp(usual, exponent), rtol=1e-12)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_relative_noise_goes_by_the_leafs_own_deviation_whatever_the_blocks(dtype: Any) -> None:
     leaf = leaf_of(dtype)

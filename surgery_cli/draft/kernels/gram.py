@@ -19,6 +19,12 @@ from surgery_cli.draft.kernels.lost_values import rounded_sum
 from surgery_cli.errors import ValueRefusal
 from surgery_cli.tree.specs import LeafSpec
 
+_LEAST_SHARE: Final = 2.0**-1022
+"""What a block with anything in it gives to the sum of its squares at least: what vanishes is told from what is 0."""
+
+_LEAST_SQUARES: Final = 2.0**-960
+"""Sums of squares below it have lost digits: numbers below 2⁻¹⁰²² have fewer, the smaller they are."""
+
 
 class Gram(Measurement, frozen=True, tag="gram"):
     """The inner products of all inputs, two by two: [their shape, reduced axes of size 1, inputs, inputs], float64.
@@ -35,9 +41,17 @@ class Gram(Measurement, frozen=True, tag="gram"):
         xp, axes = kit.xp, self.axes(len(at.shape))
         numbers = range(len(blocks))
 
+        def product(one: Any, other: Any) -> Any:
+            return xp.sum(xp.real(one * xp.conj(other)), axis=axes, keepdims=True)
+
+        def squares(one: Any) -> Any:
+            found = product(one, one)
+            is_there = xp.any(one != 0, axis=axes, keepdims=True)
+            return xp.where(is_there, xp.maximum(found, _LEAST_SHARE), found)
+
         def products(*wide: Any) -> Any:
             above = {
-                (i, j): xp.sum(xp.real(wide[i] * xp.conj(wide[j])), axis=axes, keepdims=True)
+                (i, j): squares(wide[i]) if i == j else product(wide[i], wide[j])
                 for i in numbers
                 for j in numbers[i:]
             }
@@ -47,13 +61,17 @@ class Gram(Measurement, frozen=True, tag="gram"):
         return kit.apply(products, *(kit.in_float64(block, lambda x: x) for block in blocks))
 
     def finish(self, measured: Any, at: Place) -> Any:
-        if all(map(math.isfinite, measured.reshape(-1).tolist())):
+        why, fix = "", "look for NaN and infinities with `surgery inspect --stats`"
+        own = measured.diagonal(axis1=-2, axis2=-1)
+        if not all(map(math.isfinite, measured.reshape(-1).tolist())):
+            why = "a sum of squares over one of the members is infinite, or NaN"
+        elif ((own > 0) & (own < _LEAST_SQUARES)).any():
+            why = "the squares of one of the members are smaller than float64 tells apart"
+            fix = "`rescale` the members up first, and the result down again"
+        if not why:
             return measured
         raise ValueRefusal(
-            f"'{at.path}' has no angles to go by",
-            why="a sum of squares over one of the members is infinite, or NaN",
-            fix="look for NaN and infinities with `surgery inspect --stats`",
-            path=str(at.path),
+            f"'{at.path}' has no angles to go by", why=why, fix=fix, path=str(at.path)
         )
 
 

@@ -11,6 +11,7 @@ import msgspec
 from surgery_cli.draft.expression import Made, Recipe
 from surgery_cli.draft.kernel import Kernel, Kit, Measurement, Place
 from surgery_cli.draft.kernels.lost_values import rounded_sum
+from surgery_cli.draft.kernels.root_of_squares import root_of_squares
 from surgery_cli.errors import ValueRefusal
 from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.paths import LeafPath
@@ -61,8 +62,7 @@ class Deviation(Measurement, frozen=True, tag="deviation"):
         size = at.inputs[0].size
 
         def share(x: Any) -> Any:
-            from_mean = x - mean
-            return kit.xp.sqrt(kit.xp.sum(from_mean * from_mean, keepdims=True) / size)
+            return root_of_squares(kit.xp, x - mean) / math.sqrt(size)
 
         return kit.in_float64(leaf, share)
 
@@ -117,9 +117,7 @@ class DeviationAlong(Measurement, frozen=True, tag="deviation_along"):
         size = max(at.inputs[0].shape[self.axis], 1)
 
         def share(x: Any) -> Any:
-            from_mean = x - mean
-            total = kit.xp.sum(from_mean * from_mean, axis=self.axis, keepdims=True)
-            return kit.xp.sqrt(total / size)
+            return root_of_squares(kit.xp, x - mean, (self.axis,)) / math.sqrt(size)
 
         return kit.in_float64(leaf, share)
 
