@@ -99,6 +99,15 @@ def test_squares_of_any_size_neither_overflow_nor_vanish(size: float, beside: fl
     assert found.std == pytest.approx(std, rel=1e-6, abs=5e-324)
 
 
+@pytest.mark.parametrize("start", [1e16, -1e16, 1e300, 2.0**60])
+@pytest.mark.parametrize("count", [6, 7, 1001])
+def test_a_deviation_far_from_0_is_not_that_from_a_rounded_mean(start: float, count: int) -> None:
+    step = np.spacing(abs(start))
+    steps = np.arange(count, dtype=np.float64)
+    found = statistics(lambda: [start + step * steps])
+    assert found.std == pytest.approx(step * steps.std(), rel=1e-12)
+
+
 @pytest.mark.parametrize("values", [[1.7e308] * 3, [-1.7e308, 1.7e308], [1.7e308, 1.0]])
 def test_a_norm_is_infinite_only_where_it_is_beyond_float64(values: list[float]) -> None:
     found = statistics(lambda: [np.float64(values)])
