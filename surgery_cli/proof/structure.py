@@ -45,7 +45,7 @@ def disagreement(path: LeafPath, a: LeafSpec, b: LeafSpec) -> Disagreement | Non
     """The most telling difference between two specs of one leaf."""
     for field, what in _TELLING:
         if getattr(a, field) != getattr(b, field):
-            return Disagreement(path, what, a.type_text, b.type_text)
+            return Disagreement(path, what, a.held_text, b.held_text)
     return None
 
 

@@ -12,7 +12,7 @@ from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.containers import alike_but_for_containers, unlike_containers
 from surgery_cli.tree.paths import LeafPath, Selection
-from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
+from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.tree.targets import Places
 from surgery_cli.words.advice import FieldName, worded
 
@@ -58,7 +58,7 @@ class Named:
         alike = {*pairs.values()}
         for path in self.lacking(tree):
             if path not in alike:
-                yield path, f"it is missing, there it is {held_as(tree[path])}"
+                yield path, f"it is missing, there it is {tree[path].held_text}"
 
     def lacking(self, tree: TreeSpec) -> list[LeafPath]:
         """The leaves of another tree that are named there, and not here."""
@@ -118,11 +118,6 @@ class Rule(ValueRule, frozen=True):
             PlanError: it is not there.
         """
         return None
-
-
-def held_as(spec: LeafSpec) -> str:
-    """A leaf's type in words, with whose array it is."""
-    return f"{spec.type_text} of NumPy" if spec.kind is LeafKind.NUMPY else spec.type_text
 
 
 def refuse_false(rule: Rule) -> None:

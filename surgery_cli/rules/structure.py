@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from surgery_cli.draft.recipe import Draft, Output
 from surgery_cli.optimizer.follow.states import States
-from surgery_cli.rules.contract import Named, Rule, held_as
+from surgery_cli.rules.contract import Named, Rule
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 
@@ -57,5 +57,5 @@ class SameStructureAs(Rule, frozen=True):
 
 def _difference(here: LeafSpec, there: LeafSpec | None) -> str:
     if there is None:
-        return f"it is {held_as(here)}, and there is none there"
-    return "" if here.agrees_with(there) else f"it is {held_as(here)}, there {held_as(there)}"
+        return f"it is {here.held_text}, and there is none there"
+    return "" if here.agrees_with(there) else f"it is {here.held_text}, there {there.held_text}"

@@ -129,11 +129,11 @@ def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
             for node, (one, another) in unlike_containers(pairs).items()
         ),
         *(
-            reports.Finding(names[p], "extra", here=checkpoint.tree[p].type_text)
+            reports.Finding(names[p], "extra", here=checkpoint.tree[p].held_text)
             for p in comparison.only_in_a
         ),
         *(
-            reports.Finding(names[p], "missing", there=tree[p].type_text)
+            reports.Finding(names[p], "missing", there=tree[p].held_text)
             for p in comparison.only_in_b
         ),
         *(reports.Finding(names[d.path], d.what, here=d.a, there=d.b) for d in comparison.changed),

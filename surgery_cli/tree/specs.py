@@ -84,6 +84,11 @@ class LeafSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
         name = f"key<{self.key_impl}>" if self.kind is LeafKind.KEY else self.dtype
         return array_text(name, self.shape)
 
+    @property
+    def held_text(self) -> str:
+        """The type in words, with whose array it is."""
+        return f"{self.type_text} of NumPy" if self.kind is LeafKind.NUMPY else self.type_text
+
     def agrees_with(self, other: LeafSpec) -> bool:
         """Same kind, shape, dtype and key implementation; storage is not compared."""
         return (self.kind, self.shape, self.dtype, self.empty, self.key_impl) == (

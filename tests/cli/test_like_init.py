@@ -233,7 +233,7 @@ def test_the_script_that_saved_a_checkpoint_agrees_with_it(surgery, checkpoint, 
     folder = checkpoint.parent
     found = surgery("verify", folder / name, "--like-init", f"{folder}/digits.py:create_state")
     assert found.code == 0
-    assert "28 leaves checked, 0 unchecked: agrees" in found.out
+    assert "28 leaves checked, 0 unchecked: agrees in structure; no value was read" in found.out
     assert found.err == f"importing {folder}/digits.py\n"
 
 
@@ -526,9 +526,9 @@ def step_of_items(tmp_path):
 @pytest.mark.parametrize(
     ("name", "options", "checked"),
     [
-        ("both", [], "2 leaves checked, 0 unchecked: agrees"),
-        ("params", [], "1 leaf checked, 1 unchecked: agrees"),
-        ("inside", ["--item", "params"], "1 leaf checked, 0 unchecked: agrees"),
+        ("both", [], "2 leaves checked, 0 unchecked: agrees in structure; no value was read"),
+        ("params", [], "1 leaf checked, 1 unchecked: agrees in structure; no value was read"),
+        ("inside", ["--item", "params"], "1 leaf checked, 0 unchecked: agrees in structure; no value was read"),
     ],
 )
 def test_of_a_step_with_several_items_those_that_the_function_returns_are_checked(

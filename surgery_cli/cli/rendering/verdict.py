@@ -97,7 +97,7 @@ def _outcome(document: Verdict, *, strict: bool) -> str:
     if strict and document.unchecked:
         return "unchecked leaves remain"
     if document.checked or document.files_checked:
-        return "agrees"
+        return "agrees" if document.reads_values else "agrees in structure; no value was read"
     return "nothing was found wrong, but nothing could be compared"
 
 
