@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar, cast
 
 import msgspec
@@ -12,10 +13,11 @@ from surgery_cli.draft.check import Check, CheckedLeaf
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import Gathering, MissingError, PlanError, Problem, raise_all
 from surgery_cli.operations.base import Operation, Scene
+from surgery_cli.operations.named_elsewhere import named_elsewhere
 from surgery_cli.rules.contract import Named, Rule
 from surgery_cli.rules.table import RULES
-from surgery_cli.tree.paths import LeafPath, PathPattern
-from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec, has_dtype
+from surgery_cli.tree.paths import PathPattern
+from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 from surgery_cli.words.advice import FieldName, joined, worded
 
 
@@ -82,7 +84,7 @@ class Assertion(Operation):
         here = self._exceptions_here(rules, draft, scene)
         edit = msgspec.structs.replace(self, optional=optional, except_=here)
         leaves = scene.select(edit, draft)
-        named = Named(leaves, draft, scene, self._selected_in)
+        named = Named(leaves, draft, scene, partial(named_elsewhere, self))
         gathering, found = Gathering(), []
         for rule in rules:
             with gathering.catching(field=rule.name):
@@ -106,24 +108,6 @@ class Assertion(Operation):
             if (pattern := PathPattern(text)).named(draft.texts)
             or not any(pattern.named(tree.texts) for tree in others)
         )
-
-    def _selected_in(self, tree: TreeSpec, /, *, is_typed: bool = True) -> list[LeafPath]:
-        """The leaves of another tree that the patterns and conditions name, as far as their types are known."""
-        named = [PathPattern(text).named(tree.texts) for text in self.patterns]
-        excluded = [PathPattern(text).named(tree.texts) for text in self.exceptions]
-        return [
-            path
-            for path, spec in tree.items()
-            if (not named or any(path in found for found in named))
-            and not any(path in found for found in excluded)
-            and (not is_typed or self._is_meant(spec))
-        ]
-
-    def _is_meant(self, spec: LeafSpec) -> bool:
-        """True if the conditions hold of a leaf that the patterns name."""
-        if self.where_ndim not in (None, len(spec.shape) if spec.has_array else -1):
-            return False
-        return not self.where_dtype or has_dtype(spec, self.where_dtype)
 
 
 def _named(field: Any) -> FieldName:

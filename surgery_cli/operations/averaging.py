@@ -17,6 +17,7 @@ from surgery_cli.operations.layered import Layered, all_numbers, by_layer
 from surgery_cli.operations.members import (
     Member,
     copies_notes,
+    left_out_notes,
     members_note,
     refuse_lacking,
     refuse_repeated,
@@ -109,6 +110,7 @@ class Averaging(Partnered, Numeric, kw_only=True, frozen=True):
         return after.noting(
             members_note(others, self.member_weights(scene), self.steps, scene),
             *copies_notes(others, self.steps, scene),
+            *left_out_notes(others, self, draft),
             *state_notes(averaged, self, others, draft, scene),
         )
 

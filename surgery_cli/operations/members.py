@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
 
-from surgery_cli.draft.recipe import SOURCE, Draft
+from surgery_cli.draft.recipe import SOURCE, Draft, is_numeric
 from surgery_cli.draft.source import Source
 from surgery_cli.errors import Gathering, PlanError
+from surgery_cli.operations.base import Operation
 from surgery_cli.operations.layered import Layered, shown_layered
+from surgery_cli.operations.named_elsewhere import named_elsewhere
 from surgery_cli.operations.nonnegative import FOLLOWING, in_optimizer_state
 from surgery_cli.operations.step_ranges import named_steps
 from surgery_cli.optimizer.follow.states import States
@@ -229,6 +232,22 @@ def copies_notes(others: Sequence[Member], steps: str, scene: States) -> list[Co
     copies = [" and ".join(names) for names in alike.values() if len(names) > 1]
     said = f"some members are copies of one another, and each of them counts: {', '.join(copies)}"
     return [Consequence(DocsPage.AVERAGES, said)] if copies else []
+
+
+def left_out_notes(others: Sequence[Member], edit: Operation, draft: Draft) -> list[Consequence]:
+    """About leaves that an edit names and only other members have: the result has the leaves of the source."""
+    alone = {
+        f"'{member.text}'": [
+            path
+            for path in named_elsewhere(edit, member.tree)
+            if path not in draft.leaves and is_numeric(member.tree[path])
+        ]
+        for member in others
+    }
+    quoted = partial(listed, most=_MOST_ALIKE, mark="'")
+    each = [f"{who} {quoted(paths)}" for who, paths in alone.items() if paths]
+    said = f"members have leaves that the source lacks, and that are left out: {listed(each, _MOST_ALIKE)}"
+    return [Consequence(DocsPage.AVERAGES, said)] if each else []
 
 
 def member_names(others: Sequence[Member], steps: str, scene: States) -> list[str]:

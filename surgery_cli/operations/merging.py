@@ -28,6 +28,7 @@ from surgery_cli.operations.members import (
     MOST_NAMED,
     Member,
     copies_notes,
+    left_out_notes,
     member_names,
     others_of,
     refuse_lacking,
@@ -159,7 +160,11 @@ class Merging(Partnered, Numeric, kw_only=True, frozen=True):
         if after.leaves == draft.leaves:  # an optional edit that names nothing
             return after
         others = self.others(scene)
-        return after.noting(self._members_note(scene), *copies_notes(others, "", scene))
+        return after.noting(
+            self._members_note(scene),
+            *copies_notes(others, "", scene),
+            *left_out_notes(others, self, draft),
+        )
 
     def _members_note(self, scene: Scene) -> Remark:
         first, *names = member_names(self.others(scene), "", scene)

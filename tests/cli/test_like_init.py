@@ -528,7 +528,11 @@ def step_of_items(tmp_path):
     [
         ("both", [], "2 leaves checked, 0 unchecked: agrees in structure; no value was read"),
         ("params", [], "1 leaf checked, 1 unchecked: agrees in structure; no value was read"),
-        ("inside", ["--item", "params"], "1 leaf checked, 0 unchecked: agrees in structure; no value was read"),
+        (
+            "inside",
+            ["--item", "params"],
+            "1 leaf checked, 0 unchecked: agrees in structure; no value was read",
+        ),
     ],
 )
 def test_of_a_step_with_several_items_those_that_the_function_returns_are_checked(

@@ -343,6 +343,23 @@ def test_copies_of_one_checkpoint_are_pointed_out(members: list[Path], tmp_path:
     )
 
 
+@pytest.mark.parametrize("op", ["average", "interpolate", "task-arithmetic"])
+def test_leaves_that_only_another_member_has_are_named(
+    members: list[Path], tmp_path: Path, op: str
+) -> None:
+    state = _state(3)
+    state["params"]["extra"] = np.ones(3, np.float32)
+    more = _save(tmp_path / "more", state)
+
+    def notes(**fields: Any) -> list[str]:
+        edit = operation_from_options(op, {"at": "params", "with_": str(more), **fields})
+        return [*surgery.plan(str(members[0]), plan_of([edit])).notes]
+
+    said = "members have leaves that the source lacks, and that are left out:"
+    assert f"{said} '{more}' 'params/extra'" in notes()
+    assert not [note for note in notes(at="params/w") if said in note]
+
+
 def test_a_source_outside_of_the_range_is_said_to_be_a_member(run: Path) -> None:
     note = _plan(run, step=40, at="params", steps="10..30").notes[-1]
 
