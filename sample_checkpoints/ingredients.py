@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,10 @@ def llama() -> None:
     """A small Llama of transformers, and the plans that come with the repository."""
     repository = FOLDER.parent
     model = repository / "tests" / "fixtures" / "transformers" / "llama"
+    if not model.is_dir():
+        sys.exit(
+            "`llama` and `plans` were not made: run this in `sample_checkpoints` of the repository, which has them"
+        )
     shutil.copytree(model, FOLDER / "llama", dirs_exist_ok=True)
     shutil.copytree(repository / "plans", FOLDER / "plans", dirs_exist_ok=True)
 
@@ -89,7 +94,7 @@ def order() -> None:
 
 
 def main() -> None:
-    for make in (broken, wider, fresh, lora, llama, order):
+    for make in (broken, wider, fresh, lora, order, llama):
         make()
 
 

@@ -343,7 +343,7 @@ def test_copies_of_one_checkpoint_are_pointed_out(members: list[Path], tmp_path:
     )
 
 
-@pytest.mark.parametrize("op", ["average", "interpolate", "task-arithmetic"])
+@pytest.mark.parametrize("op", ["average", "karcher", "task-arithmetic"])
 def test_leaves_that_only_another_member_has_are_named(
     members: list[Path], tmp_path: Path, op: str
 ) -> None:
