@@ -74,8 +74,9 @@ class Partnered(LeafOperation):
         left = named.narrowed(path for path in named if path not in set(skipped))
         scene.name(left)
         texts = quoted(folded(map(str, skipped)), _MOST_NAMED)
-        are = "is" if len(skipped) == 1 else "are"
-        said = f"{counted(len(skipped), 'leaf', 'leaves')} {are} missing elsewhere and stay as before: {texts}"
+        are, stay = ("is", "stays") if len(skipped) == 1 else ("are", "stay")
+        count = counted(len(skipped), "leaf", "leaves")
+        said = f"{count} {are} missing elsewhere and {stay} as before: {texts}"
         return left, [Consequence(DocsPage.OPERATIONS, said)]
 
     def _lacks(self, path: LeafPath, named: Selection, draft: Draft, scene: Scene) -> bool:
