@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -91,6 +92,7 @@ def _meets_lora(output: Output) -> bool:
     return any(edit.name in _signs() for edit in output.edits)
 
 
+@cache
 def _signs() -> dict[str, int]:
     """The operations that add a LoRA, or subtract it, and which of these."""
     return {name: kind.sign for name, kind in operations().items() if issubclass(kind, WithLora)}
@@ -119,6 +121,8 @@ def _after_run(leaf: ChangedLeaf, run: Run, before: Mapping[str, Held]) -> Held:
     if leaf.loras is not UNSET:
         return {_key(lora): lora for lora in leaf.loras}
     held = dict(before.get(leaf.from_ or "", {}))
+    if not held and _signs().keys().isdisjoint(leaf.operations):
+        return {}
     edits = [edit for edit in run.plan.get("edits", ()) if isinstance(edit, dict)]
     for name in leaf.operations:  # of a record that is older than the field
         for edit in (edit for edit in edits if edit.get("op") == name):
