@@ -16,6 +16,7 @@ from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored, stored_i
 from surgery_cli.draft.factor import Factor
 from surgery_cli.draft.kernel import Nothing
 from surgery_cli.draft.slots import Clock, Slot
+from surgery_cli.draft.taking import Taking
 from surgery_cli.tree.dtypes import is_complex, is_floating
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
@@ -134,7 +135,7 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
     ``fingerprints`` holds one for every source that was opened, by name. ``slots`` are the twins of params in the
     optimizer state, by the path at which they stand now; ``clocks`` its counters, by the path in the source, like
     ``running``, the initial values of numbers that a state keeps with its slots, and ``nonnegative``, the numbers that
-    are never below 0. ``notes`` are sentences for the preview, ``checks`` what must hold of values.
+    are never below 0. ``notes`` are sentences for the preview, ``checks`` what must hold, ``takings`` see `Taking`.
     """
 
     leaves: dict[LeafPath, Output]
@@ -148,6 +149,7 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
     outcomes: tuple[EditOutcome, ...] = ()
     checks: tuple[Check, ...] = ()
     items: DraftItems = DraftItems()
+    takings: tuple[Taking, ...] = ()
 
     @classmethod
     def of(

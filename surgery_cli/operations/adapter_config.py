@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -13,9 +13,14 @@ from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.peft_names import NAME, PREFIX, TENSOR
 from surgery_cli.tree.regular_expressions import regular_expression, time_limit
+from surgery_cli.words.lists import quoted
+from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import setting_text
 
 _Value = TypeVar("_Value")
+
+_SHOWN: Final = 3
 
 _SAY_NOTHING: Final = frozenset(
     [
@@ -63,6 +68,23 @@ class AdapterConfig(msgspec.Struct, frozen=True):
     fan_in_fan_out: bool = False
     rank_pattern: dict[str, int] | None = None
     alpha_pattern: dict[str, float] | None = None
+    target_modules: list[str] | str | None = None
+
+    def untouched_notes(self, names: Sequence[str], text: str) -> Iterator[Consequence]:
+        """What the file says was trained, and of which no tensor is among those that are called ``names``."""
+        modules = {found[1].removeprefix(PREFIX) for found in map(TENSOR.fullmatch, names) if found}
+        wanted = self.target_modules
+        if isinstance(wanted, list):
+            gone = [name for name in wanted if not any(_is_or_ends(m, name) for m in modules)]
+        elif wanted is None or wanted.lower() == "all-linear":  # of which model, it does not say
+            gone = []
+        else:
+            with time_limit(wanted):
+                pattern = regular_expression(wanted)
+                gone = [wanted] if not any(map(pattern.fullmatch, modules)) else []
+        if gone:
+            what = f"`{NAME}` of '{text}' says that {quoted(gone, _SHOWN)} had a LoRA (`target_modules`)"
+            yield Consequence(DocsPage.MERGE_LORA, f"{what}, and there is no tensor of it")
 
     def scale_of(self, tensor: str, rank: int) -> float:
         """By what the product of a module is multiplied; ``tensor`` is the name of its A.
@@ -82,6 +104,11 @@ class AdapterConfig(msgspec.Struct, frozen=True):
             )
         alpha = _for_module(module, self.alpha_pattern or {}, self.lora_alpha)
         return float(alpha / (rank**0.5 if self.use_rslora else rank))
+
+
+def _is_or_ends(module: str, name: str) -> bool:
+    """True if PEFT takes ``name`` for a module that is called so in full."""
+    return module == name or module.endswith(f".{name}")
 
 
 def _for_module(module: str, pattern: Mapping[str, _Value], usual: _Value) -> _Value:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
 
 from surgery_cli.draft.effect import Effect, Shifts
-from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored
-from surgery_cli.draft.kernels.low_rank import AddProduct
+from surgery_cli.draft.expression import LeafRef, Recipe, Stored
 from surgery_cli.draft.recipe import Draft, Edited, Output
 from surgery_cli.draft.settings import check_finite
 from surgery_cli.errors import Gathering, PlanError, raise_all
@@ -31,12 +29,11 @@ from surgery_cli.operations.lora_pairs import (
     Donor,
     Pair,
     beyond_pairs,
-    left_over,
-    others_notes,
     pair_of,
     refuse_shared,
 )
-from surgery_cli.operations.lora_products import with_product
+from surgery_cli.operations.lora_products import scales_note, with_product
+from surgery_cli.operations.lora_rest import left_over, taking
 from surgery_cli.operations.lora_scale import SaidScale
 from surgery_cli.operations.partners import Missing, Partnered
 from surgery_cli.tree.dtypes import is_complex
@@ -44,12 +41,6 @@ from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.tree.targets import check_references
 from surgery_cli.words.advice import worded
-from surgery_cli.words.lists import listed
-from surgery_cli.words.notes import Remark
-from surgery_cli.words.pages import DocsPage
-from surgery_cli.words.quantities import counted, number_text
-
-_MOST_SCALES: Final = 4
 
 
 class WithLora(Partnered, kw_only=True, frozen=True):
@@ -98,6 +89,12 @@ class WithLora(Partnered, kw_only=True, frozen=True):
         ),
     ] = None
     missing: Missing = "error"
+    rest: Annotated[
+        Literal["error", "leave"],
+        Meta(
+            description="Parts of the LoRA that no edit of the plan takes: `leave` leaves them out."
+        ),
+    ] = "error"
 
     path_fields: ClassVar[tuple[str, ...]] = ("with",)
     sign: ClassVar[int] = 1
@@ -178,15 +175,13 @@ class WithLora(Partnered, kw_only=True, frozen=True):
                 found[path] = self._pair(path, named, donor)
         with gathering.catching():
             refuse_shared(found, own=not donor.name)
-        taken = {leaf for pair in found.values() for leaf in pair.leaves()}
-        for pair in self._left_out(named, donor).values():
-            taken.update(pair.leaves())
         with gathering.catching():
-            places = (
-                (self.a, self.b) if found else ()
-            )  # where none is right, they are wrong as a whole
-            over = left_over(places, donor.leaves, taken | donor.slots, donor.text)
-            raise_all([*over, *beyond_pairs(found.values(), donor.leaves, donor.text)])
+            raise_all(beyond_pairs(found.values(), donor.leaves, donor.text))
+        if gathering.problems and found:  # where none is right, the places are wrong as a whole
+            every = (*found.values(), *self._left_out(named, donor).values())
+            taken = {leaf for pair in every for leaf in pair.leaves()} | donor.slots
+            over = left_over((self.a, self.b), donor.leaves, taken, donor.text)
+            gathering.problems += (problem for _, problem in over)
         gathering.raise_if_any()
         return found
 
@@ -256,20 +251,18 @@ class WithLora(Partnered, kw_only=True, frozen=True):
         others = self._left_out(selected, donor)
         shown = shown_by(self.layout, self.scan_axis, pairs, others, donor, draft)
         after = scene.carried(draft.with_leaves(changed), self, [*changed], draft)
-        said = self._scales_note(changed[path].recipe for path in pairs)
+        times = " times the alpha that is stored" if isinstance(self.alpha, str) else ""
+        said = scales_note((changed[path].recipe for path in pairs), self.sign, times)
         bound = {path: bound_by(path, pair, donor, draft) for path, pair in pairs.items()}
         after = after.noting(*notes, said, *unshown_notes(bound, shown))
         if donor.config is not None:
-            after = after.noting(*others_notes(pairs.values(), donor.leaves, donor.text))
+            names = [path.text for path in donor.leaves.tree]
+            after = after.noting(*donor.config.untouched_notes(names, donor.text))
+        every = [*pairs.values(), *others.values()]
+        part = taking(self.name, (self.a, self.b), every, donor, draft, scene)
+        part = msgspec.structs.replace(part, may_leave=self.rest == "leave")
+        after = after.replaced(takings=(*after.takings, part))
         return self.finished(after, draft, {**own, **pairs}, donor)
-
-    def _scales_note(self, kernels: Iterable[Recipe]) -> Remark:
-        """By what the products are multiplied, each number with how many kernels it is for."""
-        made = (one.kernel for one in kernels if isinstance(one, Made))
-        counts = Counter(self.sign * one.by for one in made if isinstance(one, AddProduct))
-        times = " times the alpha that is stored" if isinstance(self.alpha, str) else ""
-        each = (f"{number_text(by)}{times} for {counted(n, 'kernel')}" for by, n in counts.items())
-        return Remark(DocsPage.MERGE_LORA, f"A·B is multiplied by {listed(each, _MOST_SCALES)}")
 
     def finished(
         self, draft: Draft, before: Draft, pairs: Mapping[LeafPath, Pair], donor: Donor

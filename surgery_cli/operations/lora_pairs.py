@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from surgery_cli.draft.source_leaves import Leaves, NoSuchLeaf, counterpart
 from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.operations.adapter_config import AdapterConfig
-from surgery_cli.tree.paths import LeafPath, PathPattern, Selection
-from surgery_cli.tree.specs import LeafKind
-from surgery_cli.tree.targets import REFERENCE
-from surgery_cli.words.advice import FieldName, worded
-from surgery_cli.words.lists import quoted
-from surgery_cli.words.notes import Consequence
-from surgery_cli.words.pages import DocsPage
-from surgery_cli.words.quantities import counted
-from surgery_cli.words.series import folded
+from surgery_cli.tree.paths import LeafPath, Selection
+from surgery_cli.words.advice import worded
 
 
 class Donor(NamedTuple):
@@ -100,40 +93,6 @@ def refuse_shared(pairs: Mapping[LeafPath, Pair], *, own: bool) -> None:
     raise_all(problems)
 
 
-def left_over(
-    places: Sequence[str],
-    leaves: Leaves,
-    taken: Collection[LeafPath],
-    text: str,
-) -> Iterator[Problem]:
-    """Leaves that stand where ``places`` say, and belong to no kernel that is named."""
-    texts = {
-        path: path.text for path, spec in leaves.tree.items() if spec.kind is not LeafKind.EMPTY
-    }
-    for field, place in zip("ab", places, strict=False):
-        for path in PathPattern(_any(place)).named(texts):
-            if path not in taken:
-                yield Problem(
-                    f"'{path}' of '{text}' belongs to no kernel that is named",
-                    why=worded("it stands where {} says", FieldName(field)),
-                    fix=worded("name its kernel in {at}, too, or leave that out with {except}"),
-                    path=str(path),
-                    field=field,
-                )
-
-
-def others_notes(pairs: Iterable[Pair], leaves: Leaves, text: str) -> Iterator[Consequence]:
-    """What an edit leaves out of an adapter, none of whose leaves it names is left over."""
-    taken = {leaf for pair in pairs for leaf in pair.leaves()}
-    rest = [str(leaf) for leaf in leaves.tree if leaf not in taken]
-    if rest:
-        count = counted(len(rest), "tensor")
-        shown = quoted(folded(rest), 3)
-        yield Consequence(
-            DocsPage.MERGE_LORA, f"{count} of '{text}' belong to other kernels than these: {shown}"
-        )
-
-
 _OTHER_KINDS: Final = re.compile("magnitude|dora|hada_|lokr_|ia3", re.IGNORECASE)
 
 
@@ -149,17 +108,3 @@ def beyond_pairs(pairs: Iterable[Pair], leaves: Leaves, text: str) -> Iterator[P
                 path=str(path),
                 field="a",
             )
-
-
-def _any(place: str) -> str:
-    """The pattern of all that a place with references may be."""
-    keys = []
-    for key in place.strip("/").split("/"):
-        if REFERENCE.fullmatch(key):
-            keys.append("**")
-            continue
-        parts = REFERENCE.split(key)[:: REFERENCE.groups + 1]
-        keys.append(
-            "*".join("".join(f"[{c}]" if c in "*?[{}" else c for c in part) for part in parts)
-        )
-    return "/".join(keys)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
-from surgery_cli.draft.expression import Recipe, made
+from surgery_cli.draft.expression import Made, Recipe, made
 from surgery_cli.draft.kernels.low_rank import AddProduct
 from surgery_cli.draft.kernels.reshape import Reshape
 from surgery_cli.draft.recipe import is_numeric
@@ -15,6 +17,12 @@ from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
+from surgery_cli.words.lists import listed
+from surgery_cli.words.notes import Remark
+from surgery_cli.words.pages import DocsPage
+from surgery_cli.words.quantities import counted, number_text
+
+_MOST_SCALES: Final = 4
 
 
 def with_product(
@@ -45,6 +53,14 @@ def with_product(
     product = AddProduct(fit.axes, by(fit.rank))
     factors = (_shaped(a, fit.a, at_a), _shaped(b, fit.b, at_b))
     return made(product, (kernel, *factors, *(number for _, number in alpha)), after, path)
+
+
+def scales_note(kernels: Iterable[Recipe], sign: int, times: str) -> Remark:
+    """By what the products are multiplied, each number with how many kernels it is for; ``times``: and by what else."""
+    made = (one.kernel for one in kernels if isinstance(one, Made))
+    counts = Counter(sign * one.by for one in made if isinstance(one, AddProduct))
+    each = (f"{number_text(by)}{times} for {counted(n, 'kernel')}" for by, n in counts.items())
+    return Remark(DocsPage.MERGE_LORA, f"A·B is multiplied by {listed(each, _MOST_SCALES)}")
 
 
 def _shaped(part: Recipe, shape: tuple[int, ...], path: LeafPath) -> Recipe:

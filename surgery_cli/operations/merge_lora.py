@@ -22,10 +22,12 @@ from surgery_cli.words.series import folded
 class MergeLora(WithLora, tag="merge-lora", kw_only=True, frozen=True):
     r"""Add the product of a LoRA's A and B, times its scale, to the kernels of linear layers.
 
-    What belongs to a kernel is said by the wildcards of `at`: `at: params/**/kernel`, `a: params/\1/lora_a`. An A or B
-    that no kernel takes is refused, as is a kernel without them. Of a folder of PEFT's, `adapter_config.json` says the
-    scale, module by module; DoRA and all else that is no plain LoRA is refused. Where the LoRA stands in this
-    checkpoint, it goes with its slots once it is merged. Computed in float64, rounded once.
+    What belongs to a kernel is said by the wildcards of `at`: `at: params/**/kernel`, `a: params/\1/lora_a`. A kernel
+    without A and B is refused, and so is an A or B that no edit of the plan takes, unless `rest: leave` says that it is
+    left out: all that stands where `a` and `b` say, or in another checkpoint is called like these, or as PEFT calls
+    them. Of a folder of PEFT's, `adapter_config.json` says the scale, module by module; DoRA and all else that is no
+    plain LoRA is refused. Where the LoRA stands in this checkpoint, it goes with its slots once it is merged. Computed
+    in float64, rounded once.
 
     Source: Hu et al., LoRA; Kalajdzievski, A Rank Stabilization Scaling Factor for Fine-Tuning with LoRA.
     """

@@ -22,8 +22,9 @@ class UnmergeLora(WithLora, tag="unmerge-lora", kw_only=True, frozen=True):
     r"""Subtract the product of a LoRA's A and B, times its scale, from kernels into which it was merged.
 
     What was rounded when it was merged stays lost: the kernels are what they were up to that, and how far they may be
-    from it is measured of each (`rounding`, by Frobenius norms). Where what was merged is there with its record,
-    `surgery plan --inverse` gives every bit back. All else is as in `merge-lora`; the LoRA stays.
+    from it is measured of each (`rounding`, by Frobenius norms). Where the record says that it was merged otherwise,
+    that is refused; where it says nothing of it, that is said. Where what was merged is there with its record, `surgery
+    plan --inverse` gives every bit back. All else is as in `merge-lora`; the LoRA stays.
     """
 
     example: ClassVar[str] = (

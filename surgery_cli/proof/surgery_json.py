@@ -22,6 +22,22 @@ from surgery_cli.optimizer.detect.settled import Settled
 PACKAGES = ("orbax-checkpoint", "tensorstore", "numpy", "jax", "flax", "optax")
 
 
+class HeldLora(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """A LoRA that runs on record have merged into a leaf.
+
+    ``adapter`` is the fingerprint of where it stands, empty if that is the checkpoint itself; ``name`` what the plan
+    called that. ``a``, ``alpha``: where its A stands, and its alpha if that is a leaf.
+    """
+
+    adapter: str = ""
+    name: str = ""
+    a: str = ""
+    alpha: str = ""
+    by: tuple[float | None, ...] = ()
+    """By what A·B was multiplied, each time that it was merged; none if it was taken out again, and null where the leaf
+    was computed with since, so that nothing says by how much it is in it."""
+
+
 class ChangedLeaf(
     msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, rename={"from_": "from"}
 ):
@@ -43,6 +59,7 @@ class ChangedLeaf(
     keeps_start: bool = False
     chunks_by_reference: int = 0
     reordered: bool = False
+    loras: list[HeldLora] | UnsetType = UNSET
     digest: str | None = None
 
 

@@ -20,6 +20,7 @@ from surgery_cli.resolution.array_kinds import as_format_tells
 from surgery_cli.resolution.inverse import Inverse
 from surgery_cli.resolution.names import refuse_unstorable
 from surgery_cli.resolution.stage import Stage
+from surgery_cli.resolution.takings import rest_notes
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Note
 
@@ -84,13 +85,14 @@ def resolve(
     refuse_half_resets(draft)
     refuse_out_of_range(draft, known.hyperparams, stage.number)
     refuse_overwritten(draft)
-    draft = stage.checked(draft.noting(*_notes(draft)))
+    draft = stage.checked(draft.noting(*_notes(draft, plan, stage.fingerprints)))
     _refuse_other_donors(plan.fingerprints, stage.fingerprints)
     return draft.replaced(fingerprints={**draft.fingerprints, **stage.fingerprints})
 
 
-def _notes(draft: Draft) -> Iterator[Note]:
-    """What the edits together bring for the optimizer."""
+def _notes(draft: Draft, plan: Plan, fingerprints: Mapping[str, str]) -> Iterator[Note]:
+    """What the edits together leave out, and bring for the optimizer; raises PlanError as ``rest_notes``."""
+    yield from rest_notes(draft, fingerprints, plan.origins)
     yield from stated_kind_notes(draft)
     yield from memory_notes(draft)
     yield from removed_clock_notes(draft)

@@ -38,6 +38,7 @@ from surgery_cli.store.write.step_plan import draft_items, plan_items
 from surgery_cli.store.write.strategy import Costs, costs_of_references, is_compact
 from surgery_cli.surgery.expected_digests import manifest_for
 from surgery_cli.surgery.exporting import in_format, refuse_settings
+from surgery_cli.surgery.loras_held import LeafLoras
 from surgery_cli.surgery.measured_shapes import Measuring
 from surgery_cli.surgery.memory import Need, check_memory
 from surgery_cli.surgery.optimizers import (
@@ -47,8 +48,10 @@ from surgery_cli.surgery.optimizers import (
     survey_state,
 )
 from surgery_cli.surgery.planned_memory import planned_needs
+from surgery_cli.surgery.repeated_loras import agreed_loras
 from surgery_cli.surgery.resharding import laid_out
 from surgery_cli.surgery.states_apart import Comparison
+from surgery_cli.tree.paths import LeafPath
 
 if TYPE_CHECKING:
     from surgery_cli.script.function import Script
@@ -94,6 +97,8 @@ class Prepared(msgspec.Struct, frozen=True):
     """What takes more memory at once than it may, the largest first."""
     functions: UserFunctions
     inverse: Inverse
+    loras: dict[LeafPath, LeafLoras]
+    """What becomes of LoRAs in leaves that change."""
 
     left_out: tuple[str, ...] = ()
     """Names of items beside the trees that do not come along."""
@@ -174,8 +179,11 @@ def prepare_to_judge(
     needs = planned_needs(plans, compact, draft.checks, options.device, options.memory_bytes)
     check_memory(needs)
     written = (plans, references, compact, reason)
+    loras = agreed_loras(draft, sources)
     told = (looked, needs, functions, inverse)
-    return Prepared(checkpoint, draft, sources, boundary, *written, *told, output=plan.output)
+    return Prepared(
+        checkpoint, draft, sources, boundary, *written, *told, loras, output=plan.output
+    )
 
 
 def _as_written(

@@ -48,7 +48,7 @@ from surgery_cli.surgery.planned_memory import decoding_notes
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.rearranged_kernels import rearranged_kernels
 from surgery_cli.surgery.repeated_draws import repeated_draws
-from surgery_cli.surgery.repeated_loras import repeated_loras
+from surgery_cli.surgery.repeated_loras import repeated_loras, unmerged_notes
 from surgery_cli.surgery.requests import minutes, requests_of_run
 from surgery_cli.surgery.same_run import same_run_notes
 from surgery_cli.surgery.space import is_all_copied
@@ -164,7 +164,7 @@ def previewed(
         strategy_reason=reason,
         edits=edit_lines(draft, plan),
         leaves=[
-            changed_leaf(draft, path, names, sources, chunks.get(path, 0))
+            changed_leaf(prepared, path, names, sources, chunks.get(path, 0))
             for path in in_listed_order(draft.changed)
         ],
         removed=[sources[path] for path in in_listed_order(draft.removed)],
@@ -196,7 +196,8 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
         *draft.notes,
         *warnings_said(draft.checks),
         *repeated_draws(checkpoint, draft),
-        *repeated_loras(checkpoint, draft),
+        *repeated_loras(prepared.loras),
+        *unmerged_notes(prepared.loras),
         *rearranged_kernels(checkpoint, draft),
         *unread_notes(plans),
         *dead_notes(prepared.references, prepared.compact),
@@ -263,12 +264,13 @@ def assumed(draft: Draft) -> list[reports.Assumed]:
 
 
 def changed_leaf(
-    draft: Draft, path: LeafPath, names: Names, sources: Names, chunks: int
+    prepared: Prepared, path: LeafPath, names: Names, sources: Names, chunks: int
 ) -> reports.ChangedLeaf:
     """An output leaf with what it is made of; ``names`` and ``sources``: how the document names leaves.
 
     ``chunks``: how many of its chunks are taken by reference, of a leaf whose elements move.
     """
+    draft, loras = prepared.draft, prepared.loras.get(path)
     recipe = draft.leaves[path]
     origin = recipe.home
     before = None
@@ -294,4 +296,5 @@ def changed_leaf(
         and all(keeps_start(edit.effect, slot.start or 0.0) for edit in recipe.edits),
         chunks_by_reference=chunks,
         reordered=permutes_within_an_axis(history(recipe.recipe)[0]),
+        loras=UNSET if loras is None else [*loras.after.values()],
     )

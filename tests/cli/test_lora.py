@@ -69,20 +69,6 @@ def test_what_comes_of_an_adapter_is_what_peft_makes_of_it(surgery, tmp_path, na
         np.testing.assert_allclose(given, batch["given"], rtol=1e-4, atol=1e-4)
 
 
-def test_what_a_pattern_leaves_out_of_an_adapter_is_said(surgery, tmp_path):
-    a, b = (rf"base_model.model.layers.\1.up.lora_{part}.weight" for part in "AB")
-    words = ["--with", FIXTURES / "lora/adapter", "--a", a, "--b", b, "--layout", "peft"]
-
-    result = surgery(
-        "merge-lora", FIXTURES / "lora/base.safetensors", tmp_path / "new", "layers.*.up.weight", *words,
-        "--dry-run",
-    )  # fmt: skip
-
-    assert result.code == 0, result.err
-    assert "8 tensors of" in result.out
-    assert "belong to other kernels than these" in result.out
-
-
 def test_kernels_of_flax_take_an_adapter_turned_attention_heads_apart(surgery, tmp_path):
     base = load_file(FIXTURES / "lora" / "base.safetensors")
     wanted = load_file(FIXTURES / "lora" / "merged.safetensors")

@@ -84,7 +84,7 @@ def adapted(adapter, modules, layout, base="base.safetensors"):
     place = rf"base_model.model.layers.\1.{module}.lora_{{}}.weight"
     return [
         "merge-lora", adapter / base, adapter / "new", f"layers.*.{modules}.weight",
-        "--with", adapter / "adapter", "--layout", layout,
+        "--with", adapter / "adapter", "--layout", layout, "--rest", "leave",
         "--a", place.format("A"), "--b", place.format("B"),
     ]  # fmt: skip
 
@@ -139,7 +139,7 @@ def test_kernels_that_the_plan_has_turned_are_no_longer_how_the_adapter_has_them
     plan.write_text(
         "edits:\n"
         "  - {op: transpose, at: 'layers.*.mix.weight'}\n"
-        "  - {op: merge-lora, at: 'layers.*.mix.weight', with: adapter, layout: peft-transposed,\n"
+        "  - {op: merge-lora, at: 'layers.*.mix.weight', with: adapter, layout: peft-transposed, rest: leave,\n"
         f"     a: '{place.format('A')}', b: '{place.format('B')}'}}\n"
         "  - {op: transpose, at: 'layers.*.mix.weight'}\n"
         "output: {format: safetensors}\n"

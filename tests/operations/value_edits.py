@@ -21,6 +21,7 @@ from surgery_cli.engine import measurements
 from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import LeafOperation, Operation, ValueOperation
+from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.optimizer.follow.transform import Change
 from surgery_cli.optimizer.follow.transform import followed as follow
 from surgery_cli.planning.reading import plan_from_document
@@ -84,6 +85,9 @@ class ArrayScene:
 
     def policy(self, edit: Operation) -> str | None:
         return None
+
+    def survey_of(self, name: str, *, tell: bool = False) -> OptimizerSurvey:
+        return survey(self.sources[name].tree)
 
     def name(self, leaves: Any) -> None:
         """Nobody counts what the edit is about."""
