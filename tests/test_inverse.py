@@ -11,6 +11,7 @@ import numpy as np
 import optax
 import orbax.checkpoint as ocp
 import pytest
+import safetensors.numpy
 from flax import serialization
 
 from surgery_cli import surgery
@@ -396,3 +397,25 @@ def test_a_run_of_one_item_is_undone_in_that_item(tmp_path: Path) -> None:
     found = plan_from_document(surgery.inverse(str(tmp_path / "new"), options=options).plan)
     surgery.apply(str(tmp_path / "new"), str(tmp_path / "back"), found, options=options)
     _same_items(tmp_path / "back", source)
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "npz", "msgpack"])
+def test_what_was_made_of_a_single_file_is_undone(tmp_path: Path, suffix: str) -> None:
+    """A file is the source of the edit, and the donor of what undoes it: one fingerprint for both."""
+    tree = {"a": np.arange(12, dtype=np.float32).reshape(3, 4), "b": np.ones(4, np.float32)}
+    file, other = tmp_path / f"weights.{suffix}", tmp_path / "new"
+    if suffix == "safetensors":
+        safetensors.numpy.save_file(tree, file)
+    elif suffix == "npz":
+        np.savez(file, **tree)
+    else:
+        file.write_bytes(serialization.to_bytes(tree))
+    assert _code("rescale", str(file), str(other), "a", "--by", "0") == 0
+    undo = tmp_path / "undo.yaml"
+    undo.write_text(yaml_of(surgery.inverse(str(other)).plan))
+    assert _code("apply", str(other), str(tmp_path / "back"), str(undo)) == 0
+    assert _code("diff", str(tmp_path / "back"), str(file)) == 0
+    if suffix != "msgpack":  # the record is no promise of the file's values, only of this file
+        np.testing.assert_array_equal(_restored(tmp_path / "back")["a"], tree["a"])
+    file.touch()
+    assert _code("apply", str(other), str(tmp_path / "again"), str(undo)) == 2

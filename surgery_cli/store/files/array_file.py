@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +13,7 @@ from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
+from surgery_cli.store.files import fingerprints
 from surgery_cli.store.files.contiguous import ContiguousArray
 from surgery_cli.store.files.npy_arrays import (
     ArrayEntry,
@@ -57,6 +57,7 @@ class ArrayFile:
         self.text = address(text, refusal=CheckpointError)
         filesystem.forget(path_at(self.text))
         self.path, entry = _split(self.text)
+        self._entry_name = entry
         refuse_special(self.path)
         if not filesystem.is_file(self.path):
             raise refusals.missing(self.path.absolute())
@@ -130,16 +131,11 @@ class ArrayFile:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of names, shapes, dtypes, and of the file's size and time; costs no array bytes."""
+        """That of the file as a checkpoint, of which it may be the source elsewhere; or of one entry in it."""
         return self._fingerprint_now()
 
     def _fingerprint_now(self) -> str:
-        record = hashlib.sha256()
-        status = filesystem.status(self.path)
-        record.update(f"{status.st_size}\0{status.st_mtime_ns}\n".encode())
-        for path, spec in self.tree.items():
-            record.update(f"{path.spelling}\0{spec.type_text}\n".encode())
-        return f"sha256:{record.hexdigest()}"
+        return fingerprints.of_items([(self._entry_name or "", fingerprints.of_files([self.path]))])
 
     def place_of(self, path: LeafPath) -> ContiguousArray | None:
         """Where an array's values stand, if they do in C order."""

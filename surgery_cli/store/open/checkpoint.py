@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -14,6 +13,7 @@ import msgspec
 from surgery_cli.errors import CheckpointError, SurgeryError
 from surgery_cli.inputs.buckets import BucketPath, Replaced, path_at
 from surgery_cli.store import filesystem
+from surgery_cli.store.files import fingerprints
 from surgery_cli.store.filesystem.listing import is_tree, reading
 from surgery_cli.store.locate.location import Location, locate
 from surgery_cli.store.locate.runs import addresses_beside, run_of
@@ -194,13 +194,10 @@ class Checkpoint:
         }
 
     def _fingerprint_now(self) -> str:
-        record = hashlib.sha256()
-        for name, item in self.items.items():
-            record.update(f"{name}\0{item.fingerprint()}\n".encode())
+        items = ((name, item.fingerprint()) for name, item in self.items.items())
         step = self.location.step_directory
-        if step is not None:
-            record.update(filesystem.read_if_any(step / "_CHECKPOINT_METADATA") or b"")
-        return f"sha256:{record.hexdigest()}"
+        beside = None if step is None else filesystem.read_if_any(step / "_CHECKPOINT_METADATA")
+        return fingerprints.of_items(items, beside or b"")
 
     @property
     def address(self) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Hashable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from surgery_cli.store import filesystem
+from surgery_cli.store.files import fingerprints
 from surgery_cli.store.files.contiguous import ContiguousArray
 from surgery_cli.store.filesystem.listing import is_record
 from surgery_cli.store.locate.file_formats import FileFormat
@@ -60,8 +60,4 @@ class FileItem:
         return array.path, [(one.offset, one.offset + one.length) for one in array.segments]
 
     def fingerprint(self) -> str:
-        record = hashlib.sha256()
-        for file in self.files:
-            status = filesystem.status(file)
-            record.update(f"{file.name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
-        return record.hexdigest()
+        return fingerprints.of_files(self.files)
