@@ -46,7 +46,6 @@ def _placed(rule: PolicyRule, draft: Draft, stage: Stage) -> list[Check]:
     """What a rule of a policy states of a draft, with file and line; that it names nothing breaks it."""
     origin, breaches = rule.origin, tuple[Problem, ...]()
     try:
-        rule.assertion.check_values()
         checks = rule.assertion.checks(draft, stage)
     except NothingNamed as error:
         breaches = error.problems
