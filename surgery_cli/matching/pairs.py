@@ -12,6 +12,7 @@ import msgspec
 
 from surgery_cli.matching.arrangements import Arrangement
 from surgery_cli.matching.assignment import Match, assigned
+from surgery_cli.matching.axis_doubts import Sort, doubtful_axes, sort_of_axes
 from surgery_cli.matching.candidates import Candidates
 from surgery_cli.matching.contents import Holdings, can_be
 from surgery_cli.matching.families import Family
@@ -25,7 +26,6 @@ from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.lists import listed
 
 Leaves: TypeAlias = Mapping[LeafPath, LeafSpec]
-_Sort: TypeAlias = tuple[str, str, int]
 
 _ALIKE: Final = 0.5
 """From here on names say the same."""
@@ -34,6 +34,7 @@ _FEW: Final = "its values are the same: one number, or few"
 SAME: Final = "its values are the same, bit by bit"
 OTHERS: Final = "its values are others"
 _TOO_LARGE: Final = "it holds the same values, in an order that more `--memory` would tell"
+_SIBLINGS: Final = "its axes, or those of what stands beside it, would be in another order"
 _AHEAD: Final = 0.06
 """By so much the names of a pair must be more alike than those of the next best."""
 
@@ -136,22 +137,25 @@ def likeliest(
     """
     chosen = same_values(olds, news, holdings) if holdings is not None and by_values else None
     matches = assigned(Candidates(olds, news, settled), _evidence(holdings), chosen)
-    seen: dict[_Sort, set[str]] = defaultdict(set)
+    seen: dict[Sort, set[str]] = defaultdict(set)
     for match in matches:
         if len(match.forms) == 1:
-            seen[_sort(match)].add(match.forms[0].arrangement.sense)
+            seen[sort_of_axes(match)].add(match.forms[0].arrangement.sense)
     votes = {sort: next(iter(senses)) for sort, senses in seen.items() if len(senses) == 1}
-    return [_judge(match, holdings, votes) for match in matches]
+    doubted = doubtful_axes(matches)
+    return [
+        _judge(match, holdings, votes, is_doubted=place in doubted)
+        for place, match in enumerate(matches)
+    ]
 
 
-def _sort(match: Match) -> _Sort:
-    """What decides about axes by custom: how the weight is called on either side, and how many axes it has here."""
-    return match.old.meaning.last, match.new.meaning.last, len(match.old.spec.shape)
-
-
-def _judge(match: Match, holdings: Holdings | None, votes: Mapping[_Sort, str]) -> Pair:
+def _judge(
+    match: Match, holdings: Holdings | None, votes: Mapping[Sort, str], *, is_doubted: bool
+) -> Pair:
     form, why_axes = _by_custom(match, votes)
     certainty, why = _by_names(match)
+    if is_doubted:
+        certainty, why = Certainty.GUESS, [*why, _SIBLINGS]
     if not can_be(match.old.spec, match.new.spec):
         certainty = Certainty.GUESS
         why = [f"{match.old.spec.dtype} there, {match.new.spec.dtype} here"]
@@ -224,14 +228,16 @@ def _unexplained(match: Match) -> str:
 RANKS: Final = (Certainty.GUESS, Certainty.LIKELY, Certainty.SURE)
 
 
-def _by_custom(match: Match, votes: Mapping[_Sort, str]) -> tuple[Form, str]:
+def _by_custom(match: Match, votes: Mapping[Sort, str]) -> tuple[Form, str]:
     """The form to take where values do not tell, and what speaks for it."""
     first, *others = match.forms
     if not others:
         return first, ""
-    sort = _sort(match)
+    sort = sort_of_axes(match)
     if sort in votes and (form := _of_sense(match, votes[sort])):
-        return form, "its axes are taken as those of others of its name, which their shape decides"
+        here, there, _ = sort
+        others = f"'{here}'" if here == there else f"'{here}' to '{there}'"
+        return form, f"its axes are taken as those of others, {others}, whose shapes decide them"
     if sort in CUSTOMS and (form := _of_sense(match, CUSTOMS[sort])):
         return form, "its axes are taken as is the custom: its shape does not tell them"
     return first, "its axes are taken in their order: its shape does not tell them"

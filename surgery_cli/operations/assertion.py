@@ -76,9 +76,10 @@ class Assertion(Operation):
         """What metadata tell of each of the rules, and what is left to be judged by values.
 
         Raises:
-            PlanError: nothing is named.
+            PlanError: nothing is named, or the fields say what no checkpoint could break.
             SurgeryError: what leaves are compared with cannot be opened.
         """
+        self.check_values()  # rules of a policy are not edits, which were asked before
         rules = self.rules
         optional = self.optional or any(rule.may_name_nothing for rule in rules)
         here = self._exceptions_here(rules, draft, scene)

@@ -68,7 +68,10 @@ class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(AbovePlan, frozen=True, kw_only=True):
-    """Edits, applied from first to last, and what they share. ``origins`` has one entry per edit."""
+    """Edits, applied from first to last, and what they share. ``origins`` has one entry per edit.
+
+    ``variables`` are those with which the plan was filled; a record has none, as it holds what they filled.
+    """
 
     edits: Annotated[
         tuple[Operation, ...], Meta(description="The edits, applied from first to last.")
@@ -109,6 +112,7 @@ class Plan(AbovePlan, frozen=True, kw_only=True):
         ),
     ] = ()
     origins: tuple[Origin, ...] = ()
+    variables: dict[str, Any] = {}
 
     def document(self) -> dict[str, Any]:
         """The plan as plain values, defaults left out: what `surgery.json` records. Paths in it are absolute."""

@@ -117,7 +117,7 @@ def _filled(
     filled = variables.filled()
     reader = _Reader(text, directory, kinds, variables.unfilled, content, variables.is_linted)
     reader.problems += variables.problems
-    return reader.plan(filled)
+    return msgspec.structs.replace(reader.plan(filled), variables=variables.values)
 
 
 def _recorded(text: PlanText, raw: str, settings: Mapping[str, str], kinds: Kinds) -> Plan:

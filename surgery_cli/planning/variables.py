@@ -68,6 +68,14 @@ class Variables:
         self._check_settings()
         return plan
 
+    @property
+    def values(self) -> dict[str, Any]:
+        """The variables that the document names, once it was filled, with what they stand for."""
+        given = {
+            name: _typed(text, self.defaults.get(name)) for name, text in self.settings.items()
+        }
+        return {name: value for name, value in (self.defaults | given).items() if name in self.used}
+
     def _defaults(self) -> dict[str, Any]:
         given = self.text.value.get("vars")
         if given is None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Annotated, Final
 
 from msgspec import Meta
 
-from surgery_cli.rules.contract import Named, Rule, refuse_false
+from surgery_cli.rules.contract import Named, Rule, refuse_false, refuse_single_nodes
 from surgery_cli.tree.paths import LeafPath, Match, PathPattern
 from surgery_cli.tree.targets import with_number
 from surgery_cli.words.lists import listed, quoted
@@ -37,6 +37,9 @@ class Consecutive(Rule, frozen=True):
     @property
     def text(self) -> str:
         return "consecutive"
+
+    def check_values(self, patterns: Sequence[str]) -> None:
+        refuse_single_nodes(self, patterns)
 
     def breach_of_selection(self, named: Named) -> str:
         found = [

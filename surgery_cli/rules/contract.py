@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, Protocol
 
 from surgery_cli.draft.check import Apart, ValueRule
 from surgery_cli.draft.recipe import Draft, Output
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.containers import alike_but_for_containers, unlike_containers
-from surgery_cli.tree.paths import LeafPath, Selection
+from surgery_cli.tree.paths import LeafPath, PathPattern, Selection
 from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.tree.targets import Places
 from surgery_cli.words.advice import FieldName, worded
+from surgery_cli.words.lists import quoted
+
+_DIGITS: Final = re.compile(r"\d+(?=\D*$)")
+"""The last number of a pattern: `0` of `params/layers_0/w`."""
 
 
 class SelectedIn(Protocol):
@@ -118,6 +123,29 @@ class Rule(ValueRule, frozen=True):
             PlanError: it is not there.
         """
         return None
+
+
+def refuse_single_nodes(rule: Rule, patterns: Sequence[str]) -> None:
+    """See that a rule about several nodes has a pattern that can match several, however many there are.
+
+    Raises:
+        PlanError: each pattern names one node, so that the rule would hold of every checkpoint that has it.
+    """
+    if any(not PathPattern(text).is_literal for text in patterns):
+        return
+    spread = next(
+        (new for text in patterns if (new := _DIGITS.sub("*", text, count=1)) != text), ""
+    )
+    raise PlanError(
+        worded("{} has nothing to look through", FieldName(rule.name)),
+        why=f"{quoted(patterns, 2)}: a pattern without a wildcard or a range names one node alone"
+        if patterns
+        else "it is about the nodes that a pattern matches, and there is no pattern",
+        fix=f"write {quoted([spread], 1)}"
+        if spread
+        else "name the nodes by a pattern: `params/layers_*`, `params/layers_{0..11}`",
+        field=rule.name,
+    )
 
 
 def refuse_false(rule: Rule) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
 
 from msgspec import Meta
 
-from surgery_cli.rules.contract import Named, Rule, refuse_false
+from surgery_cli.rules.contract import Named, Rule, refuse_false, refuse_single_nodes
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import listed, quoted
 from surgery_cli.words.quantities import counted
@@ -33,6 +33,9 @@ class Alike(Rule, frozen=True):
     @property
     def text(self) -> str:
         return "alike"
+
+    def check_values(self, patterns: Sequence[str]) -> None:
+        refuse_single_nodes(self, patterns)
 
     def breach_of_selection(self, named: Named) -> str:
         return listed((text for nodes in _nodes(named) for text in _differences(nodes)), _SHOWN)

@@ -30,6 +30,7 @@ from surgery_cli.store.write.leftovers import Leftover
 from surgery_cli.store.write.resumable_bucket_staging import ResumableBucketStaging
 from surgery_cli.store.write.resumable_staging import ResumableStaging
 from surgery_cli.store.write.staging import Staging
+from surgery_cli.surgery.config_notes import config_notes
 from surgery_cli.surgery.expected_draft import check_expected
 from surgery_cli.surgery.expected_reads import expect_reads
 from surgery_cli.surgery.exporting import check_called
@@ -227,6 +228,7 @@ def _ready(
     is_to_go = options.force or options.resume
     removed = remove_dead(target, stale=options.stale) if is_to_go else []
     notes = preview_notes(prepared, destination, options)
+    notes += config_notes(prepared.checkpoint, plan)
     for note in memory_notes(prepared.needs, options.memory_bytes):
         say(str(note))  # nothing has been read; the report says it as well
     notes += [

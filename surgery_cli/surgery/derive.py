@@ -22,7 +22,7 @@ from surgery_cli.script.user_code import Say
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store.filesystem.listing import reads
 from surgery_cli.store.open.checkpoint import Checkpoint, as_opened, open_checkpoint
-from surgery_cli.surgery.derive_report import Wanted, derivation_of, untold
+from surgery_cli.surgery.derive_report import Wanted, against_names, derivation_of, untold
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
@@ -85,6 +85,7 @@ def derive(
     steps, made, notes = _steps(checkpoint, edits_of(found, checkpoint.tree), wanted.tree, there)
     if holdings is None:
         notes += untold(found.pairs)
+    notes += against_names(found.pairs)
     left = [*open_between(made, wanted.tree), *open_containers(made, wanted.tree, there)]
     return derivation_of(
         checkpoint, here, wanted, found, steps, left, said, read.read_bytes if read else 0, notes

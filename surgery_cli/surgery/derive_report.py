@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from surgery_cli import reports
 from surgery_cli.matching.edits import Step
-from surgery_cli.matching.families import families_of
+from surgery_cli.matching.families import Family, families_of
 from surgery_cli.matching.fused import Fusion
 from surgery_cli.matching.gaps import OTHER_VALUES, Open, open_values
 from surgery_cli.matching.pairing import Pairing
-from surgery_cli.matching.pairs import Certainty, Leaves, Pair
+from surgery_cli.matching.pairs import SAME, Certainty, Leaves, Pair
 from surgery_cli.matching.resized import resizable
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec, TreeSpec
+from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Consequence, Note
 from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.series import folded
@@ -36,6 +38,9 @@ _WITHIN: Final = (
     "values alone tell in which order elements stand within an axis: behind an image that is flattened, and in filters"
     " of transposed convolutions, it is another in PyTorch than in Flax"
 )
+
+
+_MOST_CROSSED: Final = 6
 
 
 class Wanted(NamedTuple):
@@ -97,6 +102,28 @@ def untold(pairs: Iterable[Pair]) -> list[Note]:
     if any(pair.form.text for pair in told):
         found.append(Consequence(DocsPage.DERIVING, _WITHIN))
     return found
+
+
+def against_names(pairs: Iterable[Pair]) -> list[Note]:
+    """Which pairs values make, though by its name the one is what another of the new tree is called."""
+    every = list(pairs)
+    called = {_said_by(pair.new) for pair in every}
+    crossed = [
+        f"{pair.old} → {pair.new}"
+        for pair in every
+        if pair.why[:1] == (SAME,) and not pair.means_one_thing and _said_by(pair.old) in called
+    ]
+    if not crossed:
+        return []
+    said = (
+        f"by values, and against the names on both sides: {listed(folded(crossed), _MOST_CROSSED)}"
+    )
+    return [Consequence(DocsPage.DERIVING, said)]
+
+
+def _said_by(family: Family) -> tuple[str, frozenset[tuple[str, int]]]:
+    """What a name means, in whatever order it says it."""
+    return family.meaning.role, frozenset(Counter(family.meaning.words).items())
 
 
 def _is_rotary(pair: Pair) -> bool:

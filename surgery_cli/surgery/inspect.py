@@ -26,6 +26,7 @@ from surgery_cli.store.write.item import foreign_folders
 from surgery_cli.surgery.bad_leaves import bad_ones, tell_bad
 from surgery_cli.surgery.layout import layout_reads
 from surgery_cli.surgery.leaf_names import Names, containers_of, document_names, named_leaves
+from surgery_cli.surgery.lone_shards import lone_shard_notes
 from surgery_cli.surgery.look_memory import Look, Looks, planned_looks
 from surgery_cli.surgery.notes import damage_notes, inference_notes, link_notes
 from surgery_cli.tree.dtypes import is_complex, is_floating
@@ -275,7 +276,8 @@ def _foreign_names(checkpoint: Checkpoint) -> list[str]:
 
 
 def _notes(checkpoint: Checkpoint) -> list[Note]:
-    notes = [*inference_notes(checkpoint), *damage_notes(checkpoint), *link_notes(checkpoint)]
+    notes: list[Note] = [*inference_notes(checkpoint), *damage_notes(checkpoint)]
+    notes += [*lone_shard_notes(checkpoint), *link_notes(checkpoint)]
     if checkpoint.dead_bytes:
         said = f"{checkpoint.dead_bytes:,} bytes in data files belong to no leaf"
         notes.append(Remark(DocsPage.COMPACT, said))

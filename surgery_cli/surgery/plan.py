@@ -11,6 +11,7 @@ from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.filesystem.request_counts import requests_so_far
 from surgery_cli.store.write.aftermath import begin_anew
+from surgery_cli.surgery.config_notes import config_notes
 from surgery_cli.surgery.expected_draft import check_expected
 from surgery_cli.surgery.exporting import check_called
 from surgery_cli.surgery.gate import check_probe
@@ -68,6 +69,7 @@ def plan(
     if target is not None:
         check_space(target, estimate.bytes_written + estimate.bytes_copied, prepared, options)
     notes = preview_notes(prepared, destination, options)
+    notes += config_notes(prepared.checkpoint, plan)
     if options.probe is not None:
         said = f"the probe of {options.probe} runs on the result, once that is written"
         notes.append(Remark(DocsPage.PROBE_BEFORE_COMMIT, said))

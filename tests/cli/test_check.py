@@ -220,6 +220,23 @@ def test_what_is_no_policy_is_refused(surgery, checkpoint, policy, text, said):
     assert str(file) in result.err
 
 
+def test_what_no_checkpoint_could_break_is_refused_by_check_and_by_lint(
+    surgery, checkpoint, policy
+):
+    """Rules about several nodes over one, and a `\\1` that no wildcard fills."""
+    text = (
+        "rules:\n"
+        "- {id: a, at: params/Dense_0, alike: true}\n"
+        "- {id: b, at: params, consecutive: true}\n"
+        "- {id: c, at: params/Dense_0/kernel, equal_to: 'params/\\1/kernel'}\n"
+    )
+    for words in (["check", checkpoint, policy(text)], ["lint", policy(text)]):
+        result = surgery(*words)
+        assert result.code == 2
+        found = [line for line in result.err.splitlines() if line.startswith("error: ")]
+        assert [line.partition("policy.yaml:")[2][:2] for line in found] == ["2:", "3:", "4:"]
+
+
 def test_variables_and_every_format_of_plans(surgery, checkpoint, policy):
     yaml = policy("vars: {most: 1}\nrules:\n- {id: a, at: params, norm: '..${most}'}\n")
     toml = policy('[[rules]]\nid = "a"\nat = "params"\nnorm = "..${most}"\n', "policy.toml")

@@ -14,7 +14,9 @@ from surgery_cli.matching.contents import Holdings
 from surgery_cli.matching.pairing import paired
 from surgery_cli.matching.vocabulary import FUSED
 from surgery_cli.planning import plan_from_document
+from surgery_cli.store.files.npy_arrays import array_spec
 from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.tree.paths import LeafPath
 from tests.conversions.routes import applied as conversion
 from tests.conversions.test_logits import CASES, source
 from tests.matching.public_models import TORCH, conversions
@@ -609,3 +611,71 @@ def test_a_fused_kernel_and_its_bias_are_cut_along_one_axis(
     derived, result = applied(surgery, tmp_path / "plans", a, b, values)
     assert (derived.code, result.code) == (0, 0), derived.err + result.err
     assert surgery("diff", tmp_path / "plans" / "new", b).code == 0
+
+
+MLP = {"gate_proj": (48, 32), "up_proj": (48, 32), "down_proj": (32, 48)}
+
+
+def test_kernels_of_one_module_whose_axes_would_be_in_two_orders_are_gaps(surgery, tmp_path):
+    """`fc1`, `fc2` and `fc3` are gate, up and down here, and the vocabulary has `fc2` for down: its shape fits."""
+    here = {f"layers.{n}.mlp.{name}.weight": MLP[name] for n in range(3) for name in MLP}
+    there = dict(zip(("fc1", "fc2", "fc3"), MLP.values(), strict=True))
+    new = {f"layers_{n}/mlp/{fc}/kernel": there[fc][::-1] for n in range(3) for fc in there}
+    save_file(drawn(here), tmp_path / "a.safetensors")
+    b = saved(tmp_path / "b", drawn(new, seed=1))
+    derived = surgery("derive", tmp_path / "a.safetensors", b, "--json")
+    assert derived.code == 1
+    assert derived.document["pairs"] == []
+    assert {gap["path"] for gap in derived.document["gaps"]} >= {
+        f"layers.{n}.mlp.{name}.weight" for n in range(3) for name in MLP
+    }
+    said = surgery("derive", tmp_path / "a.safetensors", b).err
+    assert "its axes, or those of what stands beside it, would be in another order" in said
+    same = saved(
+        tmp_path / "c", {f"x/{name.replace('.', '/')}": drawn(here)[name].T for name in here}
+    )
+    proved = surgery("derive", tmp_path / "a.safetensors", same)  # values tell
+    assert (proved.code, "9 leaves sure, 0 likely, 0 gaps" in proved.err) == (0, True)
+
+
+def test_a_pair_by_values_that_contradicts_names_is_said(surgery, tmp_path):
+    old = drawn({f"layers.{n}.attn.{name}.weight": (8, 6) for n in (0, 1) for name in "qkv"})
+    save_file(old, tmp_path / "a.safetensors")
+    crossed = {"q": "k", "k": "q", "v": "v"}
+    for name, swap in (("crossed", crossed), ("straight", dict.fromkeys("qkv"))):
+        new = {
+            f"layers_{n}/attn/{swap[part] or part}/kernel": old[f"layers.{n}.attn.{part}.weight"].T
+            for n in (0, 1)
+            for part in "qkv"
+        }
+        derived = surgery("derive", tmp_path / "a.safetensors", saved(tmp_path / name, new))
+        assert derived.code == 0
+        said = [line for line in derived.err.splitlines() if "against the names" in line]
+        if swap is crossed:
+            (only,) = said
+            assert "layers.{0..1}.attn.q.weight → layers_{0..1}/attn/k/kernel" in only
+            assert "layers.{0..1}.attn.k.weight → layers_{0..1}/attn/q/kernel" in only
+            assert "attn.v" not in only
+        else:
+            assert said == []
+        assert "6 leaves sure" in derived.err
+
+
+def test_it_is_said_of_which_others_axes_are_taken():
+    """Of square kernels those of other names are meant, whose shapes decide; where all are square it is the custom."""
+    wide = {"up.weight": (48, 32)}
+    square = {"q_proj.weight": (32, 32), "k_proj.weight": (32, 32)}
+    for shapes, wanted in (
+        (
+            wide | square,
+            "its axes are taken as those of others, 'weight' to 'kernel', whose shapes decide them",
+        ),
+        (square, "its axes are taken as is the custom: its shape does not tell them"),
+    ):
+        olds = {LeafPath((name,)): array_spec(shape, "float32") for name, shape in shapes.items()}
+        news = {
+            LeafPath((name.removesuffix(".weight"), "kernel")): array_spec(shape[::-1], "float32")
+            for name, shape in shapes.items()
+        }
+        why = {str(pair.old): pair.why for pair in paired(olds, news).pairs}
+        assert wanted in why["q_proj.weight"]

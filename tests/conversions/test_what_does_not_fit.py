@@ -1,5 +1,6 @@
 """What a conversion does not fit is said in the preview, all of it: leaves left over, rules without leaves, shapes."""
 
+import json
 import re
 
 import numpy as np
@@ -37,13 +38,16 @@ def test_everything_that_does_not_fit_is_said_at_once(tmp_path):
         return tensors
 
     said = previewed(tmp_path, "llama", "llama/hf-to-linen.yaml", damage, head_dim=4)
-    head, norm, over, layers, shape = said
+    head, norm, over, layers, sizes, shape = said
     assert "'lm_head.weight' matches nothing" in head
     assert "'model.norm.weight' matches nothing" in norm
     assert "there must be none, and there stand 'model.layers.2.self_attn.q_proj.bias'" in over
     assert "'params/layers_1' lacks 'mlp/up/kernel' (2 others have it)" in layers
     assert (
         "'params/layers_0/attention/key/kernel' is float32[7,24] (float32[8,24] in most)" in layers
+    )
+    assert (
+        "'params/layers_0/attention/key/kernel' is float32[7,24] (float32[8,24] in most)" in sizes
     )
     assert "axis 1 of float32[24,7] does not become `shape: [-1, 4]`" in shape
 
@@ -156,3 +160,75 @@ def test_so_it_is_on_the_way_back(plan, tmp_path):
     text, code = surgery("apply", tmp_path / "gap", tmp_path / "back", plan, "--dry-run", *given)
     assert code == 2
     assert "not there" in text, text
+
+
+ALL = sorted(PLANS.glob("*/*.yaml"))
+
+
+def id_of(plan):
+    return f"{plan.parent.name}-{plan.stem}"
+
+
+def source_of(plan, tmp_path):
+    """What a plan is for: the model of transformers, or what the plan of the way there makes of it."""
+    model = FIXTURES / plan.parent.name / "model.safetensors"
+    if plan.stem.startswith("hf-to-"):
+        return model
+    forth = plan.with_name(f"hf-to-{plan.stem.removesuffix('-to-hf')}.yaml")
+    return applied(model, tmp_path / "source", forth, **settings_of(forth))
+
+
+def kinds_of(source):
+    """A pattern for every kind of leaf, over all layers, with the leaves."""
+    said, code = surgery("inspect", source, "--json")
+    assert code == 0
+    kinds = {}
+    for leaf in json.loads(said)["leaves"]:
+        kind = re.sub(r"(?<=layers[./_])\d+|(?<=layer\.)\d+", "*", leaf["path"])
+        kinds.setdefault(kind, []).append(leaf)
+    return kinds
+
+
+def is_refused(plan, source, tmp_path, damage=""):
+    """Whether the preview refuses a source on which an edit did damage first."""
+    damaged = tmp_path / "damaged.yaml"
+    damaged.write_text(plan.read_text().replace("edits:\n", f"edits:\n{damage}", 1))
+    given = [w for item in settings_of(plan).items() for w in ("--set", "=".join(map(str, item)))]
+    text, code = surgery("apply", source, tmp_path / "no", damaged, "--dry-run", *given)
+    assert code in (0, 2), text
+    return code == 2
+
+
+@pytest.mark.parametrize("plan", ALL, ids=id_of)
+def test_a_kind_of_leaf_that_is_missing_in_all_layers_is_refused_by_every_plan(plan, tmp_path):
+    source = source_of(plan, tmp_path)
+    kinds = kinds_of(source)
+    assert not is_refused(plan, source, tmp_path)
+    assert len(kinds) > 8
+    taken = [
+        kind
+        for kind in kinds
+        if not is_refused(plan, source, tmp_path, f"  - {{op: delete, at: '{kind}'}}\n")
+    ]
+    assert taken == []
+
+
+MUST_AGREE = re.compile(
+    r".*norm.*|.*\.(k|v|gate|up)_proj\.weight|.*/(key|value|mlp/gate|mlp/up|wi_0|wi_1)/kernel(/value)?"
+)
+"""Sizes that others beside it have as well: of norms, of keys and values, of gate and up."""
+
+
+@pytest.mark.parametrize("plan", ALL, ids=id_of)
+def test_sizes_that_do_not_agree_are_refused_by_every_plan(plan, tmp_path):
+    source = source_of(plan, tmp_path)
+    kinds = {k: leaves for k, leaves in kinds_of(source).items() if MUST_AGREE.fullmatch(k)}
+    assert len(kinds) >= 3
+    taken = []
+    for kind, leaves in kinds.items():
+        shape = leaves[0]["shape"]
+        axis = 0 if kind.endswith("_proj.weight") else len(shape) - 1
+        longer = f"{{op: resize, at: '{kind}', axis: {axis}, size: {2 * shape[axis]}, fill: zeros}}"
+        if not is_refused(plan, source, tmp_path, f"  - {longer}\n"):
+            taken.append(kind)
+    assert taken == []

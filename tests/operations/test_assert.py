@@ -52,7 +52,9 @@ def test_every_field_of_a_rule_is_described_and_one_of_the_operation(rule):
         {"at": "layers_*", "alike": True},
         {"at": "layers_*/w", "alike": True},
         {"at": ["layers_*/w", "layers_*/b"], "alike": True},
-        {"at": "layers_3", "alike": True},
+        {"at": "layers_3*", "alike": True},  # a pattern may match one node: a model of one layer
+        {"at": ["layers_0", "layers_*"], "alike": True, "consecutive": True},
+        {"at": "layers_{3..3}", "alike": True, "consecutive": True},
         {"at": "layers_*", "consecutive": True},
         {"at": "layers_{0..11}/w", "consecutive": True},
         {"at": ["layers_0", "layers_{2..4}"], "consecutive": True},
@@ -110,6 +112,25 @@ def test_what_metadata_tell_holds_without_a_look_at_values(fields):
 )  # fmt: skip
 def test_what_metadata_show_to_be_wrong_is_refused_with_leaf_rule_and_what_was_found(fields, said):
     assert said in refused(LAYERS, **fields)
+
+
+@pytest.mark.parametrize("rule", ["alike", "consecutive"])
+@pytest.mark.parametrize(
+    ("at", "fix"),
+    [
+        ("layers_3", "write 'layers_*'"),
+        (["layers_0/w", "layers_1/w"], "write 'layers_*/w'"),
+        ("nested/layers", "name the nodes by a pattern: `params/layers_*`, `params/layers_{0..11}`"),
+        ("[*]", "name the nodes by a pattern: `params/layers_*`, `params/layers_{0..11}`"),
+        (None, "name the nodes by a pattern: `params/layers_*`, `params/layers_{0..11}`"),
+    ],
+)  # fmt: skip
+def test_a_rule_about_several_nodes_refuses_patterns_that_name_one_each(rule, at, fix):
+    named = {} if at is None else {"at": at}
+    structure = {**LAYERS, "nested": {"layers": {"w": W}}, "*": W}
+    said = refused(structure, **named, **{rule: True})
+    assert f"`{rule}` has nothing to look through" in said
+    assert said.endswith(fix)
 
 
 def test_everything_that_is_wrong_comes_at_once():

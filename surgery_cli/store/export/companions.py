@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.settings.export import Export
 from surgery_cli.store import filesystem
+from surgery_cli.store.export.config_keys import untrue
 from surgery_cli.store.export.safetensors import SUFFIX
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
@@ -83,27 +84,25 @@ def companion_notes(found: Companions, draft: Draft) -> Iterator[Note]:
     named = quoted((path.name for path in found.carried), _MOST_NAMED)
     yield Remark(DocsPage.EXPORT_SAFETENSORS, f"from the source as they are: {named}")
     config = next(path for path in found.carried if path.name == CONFIG)
-    said = _numbers(filesystem.read(config))
-    changed = {path: pair for path, pair in _pairs(draft) if pair[0].shape != pair[1].shape}
-    told = False
-    for key, value in said.items():
-        for path, (before, after) in changed.items():
-            axes = zip(before.shape, after.shape, strict=False)
-            if isinstance(value, int) and any(a == value != b for a, b in axes):
-                told = True
-                yield Consequence(
-                    DocsPage.EXPORT_SAFETENSORS,
-                    f"`{CONFIG}` says `{key}: {value}`, and may be untrue now: '{path}' was {before.type_text}, and is"
-                    f" {after.type_text}; correct it in the result",
-                )
-                break
-    others = len({*draft.source_tree} ^ {*draft.leaves})
-    if (changed and not told) or others:
-        count = others or len(changed)
-        what = "are not the source's, by name" if others else "have other shapes than in the source"
+    said = _read(filesystem.read(config))
+    after = {path: output.spec for path, output in draft.leaves.items()}
+    found_untrue = [*untrue(said, draft.source_tree, after)]
+    for told in found_untrue:
+        stated, now = json.dumps(told.said), json.dumps(told.now)
         yield Consequence(
             DocsPage.EXPORT_SAFETENSORS,
-            f"`{CONFIG}` may be untrue now: {leaves_text(count)} {what}; correct it in the result",
+            f"`{CONFIG}` says `{told.key}: {stated}`, and it is {now} now: {told.why}; correct it in the result",
+        )
+    changed = sum(before.shape != after.shape for _, (before, after) in _pairs(draft))
+    others = len({*draft.source_tree} ^ {*draft.leaves})
+    if changed or others:
+        counts = ((others, "by name"), (changed, "by shape"))
+        what = " and ".join(f"{leaves_text(count)} {how}" for count, how in counts if count)
+        more = "more " if found_untrue else ""
+        yield Consequence(
+            DocsPage.EXPORT_SAFETENSORS,
+            f"`{CONFIG}` is as in the source, and {what} are not: no {more}key of it is known to be untrue, and"
+            " those that weights do not tell were not looked at; see that it fits the result",
         )
     key = next((name for name in ("dtype", "torch_dtype") if name in said), "")
     dtypes = {after.dtype for _, (before, after) in _pairs(draft) if before.dtype != after.dtype}
@@ -122,18 +121,10 @@ def _pairs(draft: Draft) -> Iterator[tuple[LeafPath, tuple[LeafSpec, LeafSpec]]]
             yield path, (draft.source_tree[home.path], output.spec)
 
 
-def _numbers(content: bytes) -> dict[str, Any]:
-    """The numbers and names in a config, those of parts of the model as well; none if it does not read."""
+def _read(content: bytes) -> dict[str, Any]:
+    """What a config says; nothing if it does not read."""
     try:
         found = json.loads(content)
     except ValueError:
         return {}
-    return dict(_within(found)) if isinstance(found, dict) else {}
-
-
-def _within(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for key, value in config.items():
-        if isinstance(value, dict):
-            yield from ((f"{key}.{inner}", number) for inner, number in _within(value))
-        elif isinstance(value, int | str) and not isinstance(value, bool):
-            yield key, value
+    return found if isinstance(found, dict) else {}

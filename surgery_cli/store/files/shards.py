@@ -26,7 +26,7 @@ _WHOLE: Final = re.compile(
 """As libraries call the one file, or the series of files, in which all of a model or an adapter lies."""
 _PLACE_IN_SERIES: Final = re.compile(r"-\d+(?=-of-\d+)")
 
-_NUMBERED: Final = re.compile(
+NUMBERED: Final = re.compile(
     r"(?P<start>.*-)(?P<number>\d{1,9})(?P<rest>-of-(?P<count>\d{1,5})\.\w+)"
 )
 
@@ -96,7 +96,7 @@ def _promised(folder: Path, kind: ShardKind) -> dict[str, list[LeafPath] | None]
             fix="put the sets into directories of their own",
         )
     promised: dict[str, list[LeafPath] | None] = {}
-    for leaf, file in _read_index(folder / indexes[0]).weight_map.items():
+    for leaf, file in read_index(folder / indexes[0]).weight_map.items():
         names = promised.setdefault(file, [])
         assert names is not None
         names.append(LeafPath((leaf,)))
@@ -141,7 +141,7 @@ def _refuse_several(folder: Path, files: list[str]) -> None:
 
 def _refuse_gaps(folder: Path, files: list[str]) -> None:
     """Refuse numbered files (`model-00001-of-00003`) of which some are missing."""
-    numbered = [found for found in map(_NUMBERED.fullmatch, files) if found]
+    numbered = [found for found in map(NUMBERED.fullmatch, files) if found]
     for one in numbered:
         for number in range(1, int(one["count"]) + 1):
             name = f"{one['start']}{number:0{len(one['number'])}}{one['rest']}"
@@ -153,7 +153,7 @@ def _refuse_gaps(folder: Path, files: list[str]) -> None:
                 )
 
 
-def _read_index(path: Path) -> _Index:
+def read_index(path: Path) -> _Index:
     try:
         return decode_json(read_small(path), type=_Index)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

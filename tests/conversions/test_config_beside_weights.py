@@ -1,0 +1,60 @@
+"""A number of the plan that contradicts the `config.json` beside the weights is said: shapes may fit both."""
+
+import json
+import shutil
+
+import pytest
+
+from tests.conversions.parts import FIXTURES
+from tests.conversions.routes import PLANS, surgery
+
+PLAN = PLANS / "llama" / "hf-to-linen.yaml"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "model").mkdir()
+    shutil.copy(FIXTURES / "llama/model.safetensors", tmp_path / "model")
+    return tmp_path / "model"
+
+
+def notes(source, tmp_path, *words):
+    """Those about the config, of the preview and of what is applied, which say the same."""
+    found = []
+    for more in (["--dry-run"], []):
+        said, code = surgery("apply", source, tmp_path / "new", PLAN, *words, *more, "--json")
+        assert code == 0, said
+        found.append([note for note in json.loads(said)["consequences"] if "config.json" in note])
+    assert found[0] == found[1]
+    return found[0]
+
+
+SAYING = {
+    "`head_dim: 4`": {"head_dim": 4, "hidden_size": 99, "num_attention_heads": 1},
+    "`hidden_size / num_attention_heads: 4`": {"hidden_size": 24, "num_attention_heads": 6},
+    "`text_config.head_dim: 4`": {"text_config": {"head_dim": 4}, "vision_config": {"depth": 2}},
+}
+
+
+@pytest.mark.parametrize("words", SAYING)
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_another_number_than_the_config_has_is_said(folder, tmp_path, words, is_folder):
+    (folder / "config.json").write_text(json.dumps(SAYING[words]))
+    source = folder if is_folder else folder / "model.safetensors"
+    (said,) = notes(source, tmp_path, "--set", "head_dim=8")
+    assert said.startswith(
+        f"the plan has `head_dim=8`, and `config.json` beside the weights says {words}: shapes may fit both"
+    )
+
+
+@pytest.mark.parametrize("words", SAYING)
+def test_the_same_number_is_not(folder, tmp_path, words):
+    (folder / "config.json").write_text(json.dumps(SAYING[words]))
+    assert notes(folder, tmp_path, "--set", "head_dim=4") == []
+
+
+@pytest.mark.parametrize("text", [None, "{", "[]", '{"head_dim": null}', '{"head_dim": "8"}'])
+def test_a_config_that_does_not_say_it_tells_nothing(folder, tmp_path, text):
+    if text is not None:
+        (folder / "config.json").write_text(text)
+    assert notes(folder, tmp_path, "--set", "head_dim=8") == []
