@@ -236,8 +236,8 @@ def _by_custom(match: Match, votes: Mapping[Sort, str]) -> tuple[Form, str]:
     sort = sort_of_axes(match)
     if sort in votes and (form := _of_sense(match, votes[sort])):
         here, there, _ = sort
-        others = f"'{here}'" if here == there else f"'{here}' to '{there}'"
-        return form, f"its axes are taken as those of others, {others}, whose shapes decide them"
+        called = f"'{here}'" if here == there else f"'{here}' to '{there}'"
+        return form, f"its axes are taken as those of others, {called}, whose shapes decide them"
     if sort in CUSTOMS and (form := _of_sense(match, CUSTOMS[sort])):
         return form, "its axes are taken as is the custom: its shape does not tell them"
     return first, "its axes are taken in their order: its shape does not tell them"
