@@ -26,6 +26,7 @@ class Measure(Rule, frozen=True):
     """
 
     sees: ClassVar[type[Seen]] = Moments
+    needs_values: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _ = self.bounds  # refused at once, and not for every leaf
@@ -51,6 +52,12 @@ class Measure(Rule, frozen=True):
             f"{spec.type_text} has no {self.name}",
             fix=worded("add {where_dtype: floating} to skip such leaves, or name the others"),
         )
+
+    def nothing_judged(self, named: Named) -> str:
+        leaves = named.draft.leaves
+        if named.leaves.named or any(is_numeric(leaves[path].spec) for path in named.leaves):
+            return super().nothing_judged(named)
+        return "no leaf holds floats, and others are measured only where a pattern names them"
 
     def is_told(self, path: LeafPath, output: Output, named: Named) -> bool:
         return not named.leaves.named and not is_numeric(output.spec)
