@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from surgery_cli.engine.looks import TILE_ELEMENTS, finite, moments_of, real, tiles
+from surgery_cli.engine.looks import TILE_ELEMENTS, above, finite, moments_of, real, tiles
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,13 +21,13 @@ class LeafStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Of a leaf's values: ``mean`` to ``norm`` (Frobenius) over the finite ones, counts of zeros, of the others, and of
     NaN among these.
 
-    ``histogram`` has equal bins from ``min`` to ``max``.
+    ``min`` and ``max`` of integers are exact. ``histogram`` has equal bins from ``min`` to ``max``.
     """
 
     mean: float
     std: float
-    min: float
-    max: float
+    min: int | float
+    max: int | float
     norm: float
     zeros: int
     non_finite: int
@@ -59,12 +59,15 @@ def statistics(blocks: Callable[[], Iterable[Values]]) -> LeafStatistics:
         )
     histogram = np.zeros(BINS, np.int64)
     low, high = found.low, found.high
-    half = high / 2 - low / 2  # a range may be wider than the largest float64
+    converted, first = None, low / 2
+    half = high / 2 - first  # a range may be wider than the largest float64
+    if isinstance(low, int):  # one that float64 may not hold
+        converted, first, half = above(low), 0.0, (high - low) / 2
     if half > 0:
-        for tile in tiles(blocks()):
+        for tile in tiles(blocks(), converted):
             values = finite(tile)
             values *= 0.5
-            values -= low / 2
+            values -= first
             values /= half
             values *= BINS
             bins = values.astype(np.intp)
@@ -73,7 +76,7 @@ def statistics(blocks: Callable[[], Iterable[Values]]) -> LeafStatistics:
     else:
         histogram[BINS // 2] = found.size
     return LeafStatistics(
-        mean=found.mean,
+        mean=found.center,
         std=found.std,
         min=low,
         max=high,

@@ -39,7 +39,7 @@ class Measure(Rule, frozen=True):
     def text(self) -> str:
         return f"{self.name} {self.bounds}"
 
-    def number(self, moments: Moments) -> float:
+    def number(self, moments: Moments) -> int | float:
         raise NotImplementedError
 
     def breach(self, path: LeafPath, output: Output, named: Named) -> str:
@@ -67,7 +67,8 @@ class Measure(Rule, frozen=True):
             values = counted(seen.non_finite, "value")
             return Judged(False, f"it has no {self.name}: `{values}` NaN or infinite")
         number = self.number(seen)
-        return Judged(number in self.bounds, f"its {self.name} is `{number_text(number)}`", number)
+        said = str(number) if isinstance(number, int) else number_text(number)
+        return Judged(number in self.bounds, f"its {self.name} is `{said}`", number)
 
 
 class Norm(Measure, frozen=True):
@@ -82,13 +83,13 @@ class Norm(Measure, frozen=True):
 
 
 class Absmax(Measure, frozen=True):
-    """The largest magnitude."""
+    """The largest magnitude, exact for integers."""
 
     absmax: Annotated[
         BoundsText, Meta(description="Bounds of the largest magnitude in each leaf: `..10`.")
     ]
 
-    def number(self, moments: Moments) -> float:
+    def number(self, moments: Moments) -> int | float:
         return max(abs(moments.low), abs(moments.high)) if moments.size else 0.0
 
 

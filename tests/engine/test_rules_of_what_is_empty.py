@@ -17,7 +17,7 @@ SWEEP: dict[str, tuple[dict[str, Any], str]] = {
     "exists": ({"exists": True}, ""),
     "count": ({"count": 0}, ""),  # it counts leaves with values
     "alike": ({"alike": True}, ""),
-    "consecutive": ({"consecutive": True}, ""),  # of a path without wildcards there is no series
+    "consecutive": ({"consecutive": True}, ""),
     "shape": ({"shape": []}, NO_VALUES),
     "dtype": ({"dtype": "float32"}, NO_VALUES),
     "finite": ({"finite": True}, NO_VALUES),
@@ -40,6 +40,8 @@ SWEEP: dict[str, tuple[dict[str, Any], str]] = {
 TREE = {
     "params": {"w": np.ones(2, np.float32)},
     "none": None,
+    "none_0": None,
+    "none_1": None,
     "mixed": {"a": None, "b": np.ones(2, np.float32)},
     "counts": np.arange(3),
 }
@@ -77,7 +79,10 @@ def test_the_sweep_knows_every_rule() -> None:
 @pytest.mark.parametrize("name", [name for name in SWEEP if name != "unchanged"])
 def test_over_a_leaf_that_is_none_a_rule_says_what_it_means(place: Path, name: str) -> None:
     rule, broken = SWEEP[name]
-    holds, said = verdict(place, at="none", **rule)
+    at = (
+        "none_*" if name in ("alike", "consecutive") else "none"
+    )  # what these say is of several nodes
+    holds, said = verdict(place, at=at, **rule)
     assert (holds, broken in said) == (not broken, True), said
     if broken == NO_VALUES:
         # one pattern of several is enough, leaves beside one that is empty are judged, and what may be absent may be
