@@ -14,6 +14,7 @@ from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.engine.reading import Values, read_scalar, read_values
 from surgery_cli.errors import SurgeryError
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
+from surgery_cli.proof.soundness import largest_told
 from surgery_cli.proof.statistics import statistics
 from surgery_cli.salvage.glance import opened
 from surgery_cli.script.user_code import Say
@@ -202,11 +203,12 @@ def _add_statistics(
     if spec.kind in (LeafKind.SCALAR, LeafKind.STRING):
         row.value = read_scalar(checkpoint, path)
     if spec.has_array and spec.kind is not LeafKind.KEY and spec.size:
+        largest = largest_told(spec.dtype)
         if reading.part == spec.shape:
             block = read_values(checkpoint, path)  # both passes look at what was read once
-            row.statistics = statistics(lambda: [block])
+            row.statistics = statistics(lambda: [block], largest)
         else:
-            row.statistics = statistics(lambda: _parts(checkpoint, path, reading))
+            row.statistics = statistics(lambda: _parts(checkpoint, path, reading), largest)
 
 
 def _parts(checkpoint: Checkpoint, path: LeafPath, reading: Reading) -> Iterator[Values]:
