@@ -17,6 +17,7 @@ from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
 from surgery_cli.planning.edits import Misfit, converted
 from surgery_cli.planning.fields import fields_of
+from surgery_cli.planning.linted import plan_problems
 from surgery_cli.planning.placed_edits import Place, built
 from surgery_cli.planning.plan import (
     MAPPINGS,
@@ -177,6 +178,8 @@ class _Reader:
             )
             given = None
         read = [self._edit(at, edit, sources) for at, edit in enumerate(given or [])]
+        if self.is_linted:
+            self.problems += plan_problems(self.text, document, self.unfilled)
         if self.problems:
             raise PlanError.of(sorted(self.problems, key=lambda p: (p.line or 0, p.column or 0)))
         return Plan(
