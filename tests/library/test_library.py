@@ -220,6 +220,30 @@ def test_diff_verify_and_check_are_the_commands(tmp_path):
     assert surgery.check(tmp_path / "new", json.dumps(rules)).holds
 
 
+@pytest.mark.parametrize("given", ["", "{}", "# later\n", {}, "null"])
+def test_no_plan_is_refused_however_it_is_given_and_an_empty_list_of_edits_copies(given, tmp_path):
+    for use in (
+        lambda: surgery.plan(SAMPLE, given),
+        lambda: surgery.apply(SAMPLE, tmp_path / "new", given),
+    ):
+        with pytest.raises(surgery.PlanError, match="no plan") as refused:
+            use()
+        assert "standard input" not in str(refused.value)
+        assert "`edits: []`" in str(refused.value)
+    assert not (tmp_path / "new").exists()
+    for copy in ([], {"edits": []}, "edits: []"):
+        assert surgery.plan(SAMPLE, copy).leaves == []
+
+
+def test_what_is_wrong_in_a_text_is_said_of_the_plan_and_its_line():
+    for use, name in ((surgery.plan, "the plan"), (surgery.check, "the policy")):
+        with pytest.raises(surgery.PlanError) as refused:
+            use(SAMPLE, "rules:\n- {at: params, norn: 1}\n- {op: [}\n")
+        (problem, *_) = refused.value.problems
+        assert problem.file == name
+        assert str(refused.value).startswith(f"{name}:")
+
+
 def test_a_verdict_is_true_if_it_is_good_and_a_difference_is_neither(tmp_path):
     """`assert surgery.verify(…)` must not pass over what does not agree."""
     rules = [{"at": "params", "absmax": "..1e-9"}]
