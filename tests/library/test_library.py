@@ -2,12 +2,14 @@
 
 import inspect
 import json
+import operator
 import pickle
 import re
 import shutil
 import subprocess
 import sys
 import typing
+import warnings
 from importlib import util
 from pathlib import Path
 
@@ -203,6 +205,61 @@ def test_results_are_structs_with_a_dict_and_a_table():
     assert page.count("<table>") == page.count("</table>")
     assert re.search(r"<td>params/Dense_0/kernel</td>", page)
     assert pickle.loads(pickle.dumps(shown)) == shown
+
+
+NUMBERS = {
+    "float": np.array(1.75, np.float32),
+    "half": jnp.bfloat16(-2.5),
+    "int": np.array(7),
+    "large": np.array(2**63 - 1),
+    "unsigned": np.array(2**64 - 1, np.uint64),
+    "zero": np.array(0, np.int32),
+    "flag": np.array(True),
+    "wave": np.array(1 + 2j, np.complex64),
+    "one": np.array([3.5], np.float32),
+    "python": 5,
+    "python float": 0.25,
+    "nan": np.array(np.nan),
+    "row": np.arange(3, dtype=np.float32),
+    "ones": np.ones((1, 2), np.int32),
+}
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory):
+    path = tmp_path_factory.mktemp("numbers") / "tree"
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(path, NUMBERS | {"empty": {}})
+    return surgery.open(path)
+
+
+def outcome(convert, value):
+    """What comes of it, or which error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return repr(convert(value))
+        except (TypeError, ValueError, OverflowError) as error:
+            return type(error)
+
+
+@pytest.mark.parametrize("convert", [float, int, complex, bool, operator.index])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_leaf_is_a_number_where_numpy_has_one(numbers, convert, name):
+    want = outcome(convert, np.asarray(NUMBERS[name]))
+    assert outcome(convert, numbers[name]) == want
+    if isinstance(want, str):
+        assert convert(numbers[name]) == convert(np.asarray(NUMBERS[name])) or name == "nan"
+
+
+def test_what_is_no_number_is_refused_unread(numbers, monkeypatch):
+    leaf = numbers["row"]
+    monkeypatch.setattr(type(leaf), "read", None)
+    for convert, error in ((float, TypeError), (int, TypeError), (bool, ValueError)):
+        with pytest.raises(error):
+            convert(leaf)
+    with pytest.raises(TypeError, match="holds no array"):
+        float(numbers["empty"])
 
 
 def test_names_of_strangers_are_no_markup(tmp_path):
