@@ -119,28 +119,33 @@ class BlockDigests(NamedTuple):
 class Moments(NamedTuple):
     """Of values (complex ones by their magnitude): mean and sum of squared distances to it, ends, and counts.
 
-    All but the counts are of the finite ones.
+    All but the counts are of the finite ones. Ends that float64 may not hold are integers, and the ``mean`` of such
+    values is how far it is from ``origin``, one of them.
     """
 
     size: int = 0
     mean: float = 0.0
     spread: Squares = Squares()
-    low: float = math.inf
-    high: float = -math.inf
+    low: int | float = math.inf
+    high: int | float = -math.inf
     zeros: int = 0
     non_finite: int = 0
     nan: int = 0
+    origin: int = 0
 
     def joined(self, other: Moments) -> Moments:
         """Of the values of both.
 
         Source: Chan, Golub, LeVeque (1979), on the moments of two parts.
         """
+        if not self.size:
+            bad, nan = self.non_finite + other.non_finite, self.nan + other.nan
+            return other._replace(non_finite=bad, nan=nan)
         total = self.size + other.size
         mean, spread = self.mean, self.spread.joined(other.spread)
         if other.size:
             half, share = (
-                other.mean / 2 - self.mean / 2,
+                other.mean / 2 - self.mean / 2 + (other.origin - self.origin) / 2,
                 other.size / total,
             )  # all of it may overflow
             spread = spread.joined(Squares.of(half, 4 * self.size * share))
@@ -154,7 +159,13 @@ class Moments(NamedTuple):
             self.zeros + other.zeros,
             self.non_finite + other.non_finite,
             self.nan + other.nan,
+            self.origin,
         )
+
+    @property
+    def center(self) -> float:
+        """The mean, from 0."""
+        return self.origin + self.mean
 
     @property
     def std(self) -> float:
@@ -164,7 +175,7 @@ class Moments(NamedTuple):
     @property
     def norm(self) -> float:
         """Frobenius."""
-        return self.spread.joined(Squares.of(self.mean, self.size)).root()
+        return self.spread.joined(Squares.of(self.center, self.size)).root()
 
 
 Seen: TypeAlias = Moments | NonFinite | Differing | Sizes | BlockDigests

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from surgery_cli.draft.check import Check, CheckedLeaf, Judged
 from surgery_cli.draft.expression import Recipe
 from surgery_cli.draft.kernel import Kit, Window
@@ -108,6 +110,11 @@ class Checks:
         ]
 
 
+def taken_over(kind: type[Seen], values: Sequence[Any]) -> Any:
+    """What another process has seen, of a kind, from the plain values as which it comes."""
+    return msgspec.convert(values, kind)
+
+
 class Watched:
     """One leaf as it stood somewhere in the plan, and everything that is to be seen of its values."""
 
@@ -144,7 +151,7 @@ class Watched:
         for key, blocks in zip(self._looks, seen, strict=True):
             self.is_taken |= len(blocks) > 0
             self._seen.setdefault(key, {}).update(
-                (tuple(start), key[0](*values)) for start, values in blocks
+                (tuple(start), taken_over(key[0], values)) for start, values in blocks
             )
 
     def working_bytes(self, block: tuple[int, ...], tile_elements: int | None) -> int:

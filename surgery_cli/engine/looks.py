@@ -32,9 +32,39 @@ TILE_ELEMENTS = 1 << 15
 def moments_of(parts: Iterable[Values]) -> Moments:
     """The moments of values that come in parts."""
     found = Moments()
-    for tile in tiles(parts):
-        found = found.joined(_of_tile(tile))
+    for tile in tiles(parts, _exact):
+        found = found.joined(_of_tile(tile) if tile.dtype == np.float64 else _of_integers(tile))
     return found
+
+
+_HELD: Final = 1 << 53
+"""Integers up to this size are what they are in float64."""
+
+
+def _exact(block: Values) -> Values:
+    """A copy of values that loses nothing: in float64, or as integers of 64 bits: [their number]."""
+    is_wide = block.dtype.kind in "iu" and block.dtype.itemsize > 4
+    return block.reshape(-1).copy() if is_wide else real(block)
+
+
+def _of_integers(tile: Values) -> Moments:
+    """Of integers that float64 may not hold: of how far they are from the smallest."""
+    low, high = int(tile.min()), int(tile.max())
+    if max(-low, high) <= _HELD:
+        return _of_tile(tile.astype(np.float64))
+    zeros = int(np.count_nonzero(tile == 0))
+    found = _of_tile(above(low)(tile))
+    return found._replace(low=low, high=high, zeros=zeros, origin=low)
+
+
+def above(low: int) -> Callable[[Values], Values]:
+    """Makes float64 of integers of 64 bits: of how far each is from the smallest, which no subtraction wraps."""
+
+    def distances(block: Values) -> Values:
+        bits = block.reshape(-1).astype(np.uint64)  # the difference modulo 2⁶⁴ is that of any signs
+        return (bits - np.uint64(low % (1 << 64))).astype(np.float64)
+
+    return distances
 
 
 def _of_tile(tile: Values) -> Moments:
@@ -66,24 +96,27 @@ def _scaled(values: Values, largest: float) -> int:
     return exponent
 
 
-def tiles(parts: Iterable[Values]) -> Iterator[Values]:
-    """Copies of values in float64, in tiles that a core's cache holds with their temporaries.
+def tiles(
+    parts: Iterable[Values], converted: Callable[[Values], Values] | None = None
+) -> Iterator[Values]:
+    """Copies of values in float64 (or ``converted``), in tiles that a core's cache holds with their temporaries.
 
     All but the last are equally long, however long the parts are: sums do not depend on how values were read.
     """
+    converted = converted or real
     rest = np.empty(0)
     for values in parts:
         flat = values.reshape(-1)
         start = (TILE_ELEMENTS - rest.size) % TILE_ELEMENTS
         if rest.size:
-            rest = np.concatenate([rest, real(flat[:start])])
+            rest = np.concatenate([rest, converted(flat[:start])])
             if rest.size < TILE_ELEMENTS:
                 continue
             yield rest
         full = start + (flat.size - start) // TILE_ELEMENTS * TILE_ELEMENTS
         for at in range(start, full, TILE_ELEMENTS):
-            yield real(flat[at : at + TILE_ELEMENTS])
-        rest = real(flat[full:])
+            yield converted(flat[at : at + TILE_ELEMENTS])
+        rest = converted(flat[full:])
     if rest.size:
         yield rest
 

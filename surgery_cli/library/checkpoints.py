@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -91,6 +93,28 @@ class Leaf:
         if not self.shape:
             raise TypeError("a leaf without axes has no length")
         return self.shape[0]
+
+    def __float__(self) -> float:
+        return float(self._single())
+
+    def __int__(self) -> int:
+        return int(self._single())
+
+    def __complex__(self) -> complex:
+        return complex(self._single())
+
+    def __index__(self) -> int:
+        return operator.index(self._single())
+
+    def __bool__(self) -> bool:
+        return bool(self._single())
+
+    def _single(self) -> np.ndarray[Any, Any]:
+        """An array of which NumPy makes a number if the leaf is one; else it refuses it, and nothing is read."""
+        self._refuse_empty()
+        if math.prod(self.shape) == 1:
+            return np.asarray(self)
+        return np.broadcast_to(np.zeros((), self.dtype), self.shape)
 
     def _refuse_empty(self) -> None:
         if self._spec.empty:

@@ -46,7 +46,7 @@ def plan_from(planned: Planned, variables: Mapping[str, Any] = {}) -> Plan:
     settings = _texts(variables)
     if isinstance(planned, str):
         _refuse_name(planned, "plan")
-        return read_plan("-", settings=settings, stdin=io.StringIO(planned))
+        return read_plan("-", settings=settings, stdin=io.StringIO(planned), name="the plan")
     if isinstance(planned, os.PathLike):
         from surgery_cli.store import filesystem
 
@@ -65,7 +65,7 @@ def policy_from(policy: Policy, variables: Mapping[str, Any] = {}) -> tuple[Poli
     settings = _texts(variables)
     if isinstance(policy, str):
         _refuse_name(policy, "policy")
-        return read_policy("-", settings=settings, stdin=io.StringIO(policy))
+        return read_policy("-", settings=settings, stdin=io.StringIO(policy), name="the policy")
     if isinstance(policy, os.PathLike):
         from surgery_cli.store import filesystem
 

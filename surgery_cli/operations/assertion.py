@@ -89,7 +89,7 @@ class Assertion(Operation):
         gathering, found = Gathering(), []
         for rule in rules:
             with gathering.catching(field=rule.name):
-                found.append(_check(rule, named))
+                found.append(_check(rule, named, may_judge_nothing=self.optional))
         gathering.raise_if_any()
         return found
 
@@ -126,22 +126,20 @@ def _stated(edit: Operation) -> Iterator[Rule]:
             yield kind(**{name: value for name, value in given.items() if value is not None})
 
 
-def _check(rule: Rule, named: Named) -> Check:
+def _check(rule: Rule, named: Named, *, may_judge_nothing: bool) -> Check:
     """What metadata tell of a rule, and what is left to be judged by values.
+
+    What is named without values breaks a rule that says something of values, unless it ``may_judge_nothing``.
 
     Raises:
         SurgeryError: what leaves are compared with cannot be opened.
     """
-    breaches: list[Problem] = []
-    breach = rule.breach_of_selection(named)
-    if breach:
-        what = f"`{rule.text}` does not hold"
-        breaches.append(Problem(what, why=breach, field=rule.name))
-    breaches += (
-        Problem(f"'{path}' breaks `{rule.text}`", why, path=str(path), field=rule.name)
-        for path, why in rule.absent(named)
-    )
-    counted = [p for p in named.leaves if named.draft.leaves[p].spec.kind is not LeafKind.EMPTY]
+    breaches = [*_breaches_of_all(rule, named, may_judge_nothing=may_judge_nothing)]
+    counted = [
+        path
+        for path in named.leaves
+        if rule.judges_empty or named.draft.leaves[path].spec.kind is not LeafKind.EMPTY
+    ]
     on: list[CheckedLeaf] = []
     for path in counted:
         output = named.draft.leaves[path]
@@ -160,6 +158,17 @@ def _check(rule: Rule, named: Named) -> Check:
     apart = tuple(rule.set_apart(named))
     edit = len(named.draft.outcomes)
     return Check(edit, rule, len(counted), tuple(on), breaches=tuple(breaches), apart=apart)
+
+
+def _breaches_of_all(rule: Rule, named: Named, *, may_judge_nothing: bool) -> Iterator[Problem]:
+    """What breaks a rule beside single leaves: the leaves as a whole, and places where there is none."""
+    breach = rule.breach_of_selection(named)
+    if not breach and not may_judge_nothing:
+        breach = rule.nothing_judged(named)
+    if breach:
+        yield Problem(f"`{rule.text}` does not hold", why=breach, field=rule.name)
+    for path, why in rule.absent(named):
+        yield Problem(f"'{path}' breaks `{rule.text}`", why, path=str(path), field=rule.name)
 
 
 def _placed(problem: Problem, at: Problem) -> Problem:

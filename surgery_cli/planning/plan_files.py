@@ -11,7 +11,7 @@ from surgery_cli.inputs.buckets import BucketPath, ServiceRefusal
 from surgery_cli.inputs.limits import PLAN
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.planning.json_text import parse_json
-from surgery_cli.planning.text import PlanText, nearest_fix, refuse_halves
+from surgery_cli.planning.text import PlanText, nearest_fix, refuse_halves, shown
 from surgery_cli.planning.toml_text import parse_toml
 from surgery_cli.planning.yaml_text import parse_yaml
 from surgery_cli.words.lists import quoted
@@ -93,15 +93,41 @@ def _text_in_bucket(path: BucketPath, content: Callable[[Path], bytes], kind: Ki
         ) from None
 
 
-def standard_input(stdin: TextIO) -> str:
+def refuse_no_mapping(text: PlanText) -> None:
+    """See that a plan says something.
+
+    Raises:
+        PlanError: nothing stands in it, or it is no mapping.
+    """
+    if text.value is None or text.value == {}:
+        who = "the command that should have written it" if text.file else "what should have made it"
+        raise PlanError(
+            "it holds no plan" if text.file else "`{}` is no plan",
+            why=f"nothing stands in it: {who} may have failed",
+            fix="look at that command; a plan without edits, which only copies, is `edits: []`"
+            if text.file
+            else "a plan without edits, which only copies, is `edits: []`",
+            file=text.file or None,
+        )
+    if not isinstance(text.value, dict):
+        is_list = isinstance(text.value, list)
+        raise PlanError(
+            "a plan is a mapping of `edits` and other keys",
+            why=f"this one is {shown(text.value)}",
+            fix="put `edits:` in front of the list" if is_list else "begin with `edits:`",
+            file=text.file,
+        )
+
+
+STANDARD_INPUT: Final = "standard input"
+
+
+def standard_input(stdin: TextIO, name: str = STANDARD_INPUT) -> str:
+    """The text that a stream holds, which messages call by its ``name``."""
     buffer = getattr(stdin, "buffer", None)
     given = (stdin if buffer is None else buffer).read(PLAN.most + 1)
-    PLAN.check(len(given), "standard input", PlanError)
-    return (
-        _decoded(given, "standard input")
-        if isinstance(given, bytes)
-        else str(given).removeprefix("\ufeff")
-    )
+    PLAN.check(len(given), name, PlanError)
+    return _decoded(given, name) if isinstance(given, bytes) else str(given).removeprefix("\ufeff")
 
 
 def _decoded(content: bytes, file: str) -> str:

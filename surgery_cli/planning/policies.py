@@ -17,7 +17,13 @@ from surgery_cli.operations.assertion import Assert, Assertion
 from surgery_cli.planning.fields import fields_of
 from surgery_cli.planning.placed_edits import Place, built
 from surgery_cli.planning.plan import PolicyRule
-from surgery_cli.planning.plan_files import file_text, format_of, parse, standard_input
+from surgery_cli.planning.plan_files import (
+    STANDARD_INPUT,
+    file_text,
+    format_of,
+    parse,
+    standard_input,
+)
 from surgery_cli.planning.text import Mark, PlanText, both_places, nearest_fix, shown, text_of_value
 from surgery_cli.planning.variables import Variables
 
@@ -45,16 +51,18 @@ def read_policy(
     stdin: TextIO | None = None,
     content: Callable[[Path], bytes] = Path.read_bytes,
     is_linted: bool = False,
+    name: str = STANDARD_INPUT,
 ) -> tuple[PolicyRule, ...]:
     """The rules of a policy file, its format told by the suffix; `-` reads YAML (or JSON) from standard input.
 
-    ``settings`` fill `${name}` before `vars:` does. ``content`` reads the file. ``is_linted``: see `read_plan`.
+    ``settings`` fill `${name}` before `vars:` does. ``content`` reads the file. ``is_linted``, ``name``: see
+    `read_plan`.
 
     Raises:
         PlanError: the file cannot be read, or says something that a policy cannot mean; all problems at once.
     """
     if path_or_dash == "-":
-        text = parse(standard_input(stdin or sys.stdin), "YAML", "standard input")
+        text = parse(standard_input(stdin or sys.stdin, name), "YAML", name)
         directory = str(Path.cwd())
     else:
         path = path_at(address(path_or_dash))

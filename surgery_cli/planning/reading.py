@@ -17,6 +17,7 @@ from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
 from surgery_cli.planning.edits import Misfit, converted
 from surgery_cli.planning.fields import fields_of
+from surgery_cli.planning.linted import plan_problems
 from surgery_cli.planning.placed_edits import Place, built
 from surgery_cli.planning.plan import (
     MAPPINGS,
@@ -26,7 +27,14 @@ from surgery_cli.planning.plan import (
     absolute,
     with_absolute_places,
 )
-from surgery_cli.planning.plan_files import file_text, format_of, parse, standard_input
+from surgery_cli.planning.plan_files import (
+    STANDARD_INPUT,
+    file_text,
+    format_of,
+    parse,
+    refuse_no_mapping,
+    standard_input,
+)
 from surgery_cli.planning.policies import read_policy, read_rules
 from surgery_cli.planning.recorded_plans import donors_in_record, is_record, plan_in_record
 from surgery_cli.planning.sections import SECTIONS, misfit_in, read_section
@@ -49,6 +57,7 @@ def read_plan(
     kinds: Kinds | None = None,
     content: Callable[[Path], bytes] = Path.read_bytes,
     is_linted: bool = False,
+    name: str = STANDARD_INPUT,
 ) -> Plan:
     """The plan in a file, its format told by the suffix; `-` reads YAML (or JSON) from standard input.
 
@@ -61,14 +70,15 @@ def read_plan(
         kinds: The operations by name; by default those of the table.
         content: What reads the file; of those in buckets, `store.filesystem.read_anew`.
         is_linted: Variables may be left open, and those that nothing uses are a problem.
+        name: What messages call what `-` reads.
 
     Raises:
         PlanError: the file cannot be read, or says something that a plan cannot mean; all problems at once.
             Nothing in it, or `{}`: what wrote it may have failed. A copy without edits is `edits: []`.
     """
     if path_or_dash == "-":
-        given = standard_input(stdin or sys.stdin)
-        raw, text = given, parse(given, "YAML", "standard input")
+        raw = standard_input(stdin or sys.stdin, name)
+        text = parse(raw, "YAML", name)
         directory = str(Path.cwd())
     else:
         path = path_at(address(path_or_dash))
@@ -77,21 +87,7 @@ def read_plan(
         directory = str(path.parent.absolute())
     if is_record(text.value):
         return _recorded(text, raw, settings, kinds or operations())
-    if text.value is None or text.value == {}:
-        raise PlanError(
-            "it holds no plan",
-            why="nothing stands in it: the command that should have written it may have failed",
-            fix="look at that command; a plan without edits, which only copies, is `edits: []`",
-            file=text.file or None,
-        )
-    if not isinstance(text.value, dict):
-        is_list = isinstance(text.value, list)
-        raise PlanError(
-            "a plan is a mapping of `edits` and other keys",
-            why=f"this one is {shown(text.value)}",
-            fix="put `edits:` in front of the list" if is_list else "begin with `edits:`",
-            file=text.file,
-        )
+    refuse_no_mapping(text)
     variables = Variables(text, settings, is_linted=is_linted)
     return _filled(text, variables, directory, kinds or operations(), content)
 
@@ -103,6 +99,7 @@ def plan_of_value(value: Mapping[str, Any], *, settings: Mapping[str, str] = {})
         PlanError: it says something that a plan cannot mean; all problems at once.
     """
     text = text_of_value(value)
+    refuse_no_mapping(text)
     return _filled(text, Variables(text, settings), str(Path.cwd()), operations())
 
 
@@ -177,6 +174,8 @@ class _Reader:
             )
             given = None
         read = [self._edit(at, edit, sources) for at, edit in enumerate(given or [])]
+        if self.is_linted:
+            self.problems += plan_problems(self.text, document, self.unfilled)
         if self.problems:
             raise PlanError.of(sorted(self.problems, key=lambda p: (p.line or 0, p.column or 0)))
         return Plan(

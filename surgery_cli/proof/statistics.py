@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from surgery_cli.engine.looks import TILE_ELEMENTS, finite, moments_of, real, tiles
+from surgery_cli.draft.seen import Moments
+from surgery_cli.engine.looks import TILE_ELEMENTS, above, finite, moments_of, real, tiles
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,28 +23,28 @@ class LeafStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Of a leaf's values: ``mean`` to ``norm`` (Frobenius) over the finite ones, counts of zeros, of the others, and of
     NaN among these.
 
-    ``histogram`` has equal bins from ``min`` to ``max``.
+    ``min`` and ``max`` of integers are exact. ``histogram`` has equal bins from ``min`` to ``max``.
+    ``at_largest`` counts values as large as the dtype holds, of floats, ``int8`` and ``int4``.
     """
 
     mean: float
     std: float
-    min: float
-    max: float
+    min: int | float
+    max: int | float
     norm: float
     zeros: int
     non_finite: int
     nan: int = 0
     histogram: list[int]
+    at_largest: int = 0
 
 
-def statistics(blocks: Callable[[], Iterable[Values]]) -> LeafStatistics:
+def statistics(blocks: Callable[[], Iterable[Values]], largest: float = math.inf) -> LeafStatistics:
     """Statistics of a real or complex leaf (complex values by their magnitude); ``blocks`` is called twice.
 
     They depend on the values and on their order alone, not on how many come at once. ``norm`` is infinite where it is
-    larger than the largest float64.
+    larger than the largest float64. Values are counted that are as large as ``largest``, in size.
     """
-    import numpy as np
-
     found = moments_of(blocks())
     if not found.size:
         nan = float("nan")
@@ -57,32 +59,49 @@ def statistics(blocks: Callable[[], Iterable[Values]]) -> LeafStatistics:
             nan=found.nan,
             histogram=[],
         )
-    histogram = np.zeros(BINS, np.int64)
-    low, high = found.low, found.high
-    half = high / 2 - low / 2  # a range may be wider than the largest float64
-    if half > 0:
-        for tile in tiles(blocks()):
-            values = finite(tile)
-            values *= 0.5
-            values -= low / 2
-            values /= half
-            values *= BINS
-            bins = values.astype(np.intp)
-            np.minimum(bins, BINS - 1, out=bins)
-            histogram += np.bincount(bins, minlength=BINS)
-    else:
-        histogram[BINS // 2] = found.size
+    histogram, at_largest = _counts(blocks, found, largest)
     return LeafStatistics(
-        mean=found.mean,
+        mean=found.center,
         std=found.std,
-        min=low,
-        max=high,
+        min=found.low,
+        max=found.high,
         norm=found.norm,
         zeros=found.zeros,
         non_finite=found.non_finite,
         nan=found.nan,
-        histogram=[int(n) for n in histogram],
+        histogram=histogram,
+        at_largest=at_largest,
     )
+
+
+def _counts(
+    blocks: Callable[[], Iterable[Values]], found: Moments, largest: float
+) -> tuple[list[int], int]:
+    """The histogram, and how many values are as large as ``largest``."""
+    import numpy as np
+
+    histogram = np.zeros(BINS, np.int64)
+    low, high = found.low, found.high
+    converted, first = None, low / 2
+    half = high / 2 - first  # a range may be wider than the largest float64
+    if isinstance(low, int):  # one that float64 may not hold
+        converted, first, half = above(low), 0.0, (high - low) / 2
+    reaches, at_largest = max(abs(low), abs(high)) >= largest, 0
+    if not half > 0:
+        histogram[BINS // 2] = found.size
+        return histogram.tolist(), found.size if reaches else 0
+    for tile in tiles(blocks(), converted):
+        values = finite(tile)
+        if reaches:
+            at_largest += int(np.count_nonzero(np.abs(values) >= largest))
+        values *= 0.5
+        values -= first
+        values /= half
+        values *= BINS
+        bins = values.astype(np.intp)
+        np.minimum(bins, BINS - 1, out=bins)
+        histogram += np.bincount(bins, minlength=BINS)
+    return histogram.tolist(), at_largest
 
 
 class MomentStatistics(NamedTuple):

@@ -89,8 +89,8 @@ class CheckedRule(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True)
     """Of how many leaves values were looked at: metadata tell of the others."""
     holds: bool | None = True
     """None in a preview where values tell."""
-    least: float | None = None
-    most: float | None = None
+    least: int | float | None = None
+    most: int | float | None = None
     """Between which numbers the leaves lie, where the rule measures one."""
     of_each: dict[str, float] = {}
     """The number of each leaf, of what an edit loses there."""

@@ -95,6 +95,11 @@ class Inspection(Noted, kw_only=True, frozen=True):
     hosts: HostReads | None = None
     """What the hosts of a mesh would read, with ``--layout``."""
 
+    def __bool__(self) -> bool:
+        raise TypeError(
+            "what is in a checkpoint is neither true nor false: with `only='bad'`, `.leaves` are what is bad"
+        )
+
 
 class Sampled(msgspec.Struct, kw_only=True, frozen=True):
     """What a sample of ``verify`` read. Nothing is said of the rest."""

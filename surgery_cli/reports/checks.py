@@ -32,8 +32,8 @@ class RuleVerdict(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True)
     """What breaks it, leaf by leaf."""
     apart: list[Apart] = []
     """Of which leaves it says nothing, and neither holds nor is broken there."""
-    least: float | None = None
-    most: float | None = None
+    least: int | float | None = None
+    most: int | float | None = None
     """Between which numbers the leaves lie, where it measures one."""
     file: str | None = None
     line: int | None = None

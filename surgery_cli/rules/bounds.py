@@ -14,26 +14,29 @@ from surgery_cli.words.advice import FieldName, worded
 _NUMBER: Final = r"[-+]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 _BOUNDS: Final = re.compile(rf"({_NUMBER})?\.\.({_NUMBER})?")
 
-BoundsText: TypeAlias = float | Annotated[str, Meta(examples=["0.1..100"])]
+_WHOLE: Final = re.compile(r"[-+]?[0-9]{1,300}")
+"""What is kept as an integer: no more digits than a float64 has a place for."""
+
+BoundsText: TypeAlias = int | float | Annotated[str, Meta(examples=["0.1..100"])]
 """As a plan says it."""
 
 
 class Bounds(NamedTuple):
-    """From ``low`` to ``high``, both of them inside.
+    """From ``low`` to ``high``, both of them inside. What is written as an integer is one, however large.
 
     >>> str(Bounds.of("..100", "norm")), 100.0 in Bounds.of("..100", "norm"), 0.5 in Bounds.of(0, "zeros")
     ('..100', True, False)
     """
 
-    low: float = -math.inf
-    high: float = math.inf
+    low: int | float = -math.inf
+    high: int | float = math.inf
 
     @classmethod
     def of(cls, given: float | str, field: str) -> Bounds:
         """Raises PlanError: they are none, or hold no number."""
         if isinstance(given, int | float):
             try:
-                bounds = cls(float(given), float(given))
+                float(given)
             except OverflowError:
                 raise PlanError(
                     worded("{} is larger than any number here", FieldName(field)),
@@ -41,6 +44,7 @@ class Bounds(NamedTuple):
                     fix="write a smaller one",
                     field=field,
                 ) from None
+            bounds = cls(given, given)
         else:
             found = _BOUNDS.fullmatch(str(given).replace(" ", ""))
             if found is None or not any(found.groups()):
@@ -52,7 +56,7 @@ class Bounds(NamedTuple):
                 )
             bounds = cls(
                 *(
-                    float(text) if text else end
+                    _number(text) if text else end
                     for text, end in zip(found.groups(), cls(), strict=True)
                 )
             )
@@ -69,6 +73,19 @@ class Bounds(NamedTuple):
 
     def __str__(self) -> str:
         if self.low == self.high:
-            return f"{self.low:.15g}"
-        ends = (f"{end:.15g}" if math.isfinite(end) else "" for end in self)
-        return "..".join(ends)
+            return _text(self.low)
+        return "..".join(map(_text, self))
+
+
+def _number(text: str) -> int | float:
+    return int(text) if _WHOLE.fullmatch(text) else float(text)
+
+
+def _text(end: float) -> str:
+    """A number as it is, not rounded; '' for what bounds nothing."""
+    if isinstance(end, int):
+        return str(end)
+    if not math.isfinite(end):
+        return ""
+    short = f"{end:.15g}"
+    return short if float(short) == end else repr(end)

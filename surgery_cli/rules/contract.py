@@ -13,10 +13,12 @@ from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.containers import alike_but_for_containers, unlike_containers
 from surgery_cli.tree.paths import LeafPath, PathPattern, Selection
-from surgery_cli.tree.specs import TreeSpec
+from surgery_cli.tree.specs import LeafKind, TreeSpec
 from surgery_cli.tree.targets import Places
 from surgery_cli.words.advice import FieldName, worded
-from surgery_cli.words.lists import quoted
+from surgery_cli.words.lists import listed, quoted
+
+_SHOWN: Final = 3
 
 _DIGITS: Final = re.compile(r"\d+(?=\D*$)")
 """The last number of a pattern: `0` of `params/layers_0/w`."""
@@ -75,6 +77,10 @@ class Rule(ValueRule, frozen=True):
 
     path_fields: ClassVar[tuple[str, ...]] = ()
     """Names, as in the plan, of fields that hold a path of a checkpoint: relative to the plan file."""
+    judges_empty: ClassVar[bool] = False
+    """True if leaves without values (None, empty containers) keep or break the rule as others do."""
+    needs_values: ClassVar[bool] = False
+    """True if the rule says nothing of leaves without values: a pattern that names no others breaks it."""
 
     @property
     def may_name_nothing(self) -> bool:
@@ -95,6 +101,10 @@ class Rule(ValueRule, frozen=True):
     def breach_of_selection(self, named: Named) -> str:
         """In words how the leaves as a whole break the rule, as metadata tell; '' if they do not."""
         return ""
+
+    def nothing_judged(self, named: Named) -> str:
+        """In words why nothing that is named can be judged, with which the rule is broken; '' if something can."""
+        return without_values(named) if self.needs_values else ""
 
     def absent(self, named: Named) -> Iterable[tuple[LeafPath, str]]:
         """Places that break the rule and are not judged as leaves, as metadata tell, and in words how."""
@@ -146,6 +156,23 @@ def refuse_single_nodes(rule: Rule, patterns: Sequence[str]) -> None:
         else "name the nodes by a pattern: `params/layers_*`, `params/layers_{0..11}`",
         field=rule.name,
     )
+
+
+def without_values(named: Named) -> str:
+    """In words which patterns name nothing but leaves without values; without patterns, whether all are such."""
+    leaves = named.draft.leaves
+
+    def have_none(paths: Iterable[LeafPath]) -> bool:
+        return all(leaves[path].spec.kind is LeafKind.EMPTY for path in paths)
+
+    if not named.leaves.named:
+        return "no leaf has values" if have_none(named.leaves) else ""
+    said = []
+    for pattern, found in named.leaves.by_pattern():
+        if found and have_none(found):  # what exceptions and conditions leave out was meant so
+            kinds = listed(dict.fromkeys(leaves[path].spec.type_text for path in found), _SHOWN)
+            said.append(f"what '{pattern.text}' names has no values: it is {kinds}")
+    return listed(said, _SHOWN)
 
 
 def refuse_false(rule: Rule) -> None:

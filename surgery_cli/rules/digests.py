@@ -31,6 +31,7 @@ class DigestsOf(Rule, frozen=True):
     ]
 
     sees: ClassVar[type[Seen]] = BlockDigests
+    judges_empty: ClassVar[bool] = True
     path_fields: ClassVar[tuple[str, ...]] = ("digests_of",)
 
     @property
@@ -54,17 +55,13 @@ class DigestsOf(Rule, frozen=True):
         missing = {p: spec for p, spec in manifest.tree.items() if p.spelling not in there}
         for path in named.selected_in(type(manifest.tree)(missing), is_typed=manifest.is_typed):
             yield path, "it is missing, and the manifest has its digest"
-        for path in named.leaves:  # empty containers, which no other rule is about
-            spec = named.draft.leaves[path].spec
-            if spec.kind is LeafKind.EMPTY and (found := self._difference(path, spec, named)):
-                yield path, found
         yield from _other_containers(named, manifest)
 
     def breach(self, path: LeafPath, output: Output, named: Named) -> str:
         return self._difference(path, output.spec, named)
 
     def is_told(self, path: LeafPath, output: Output, named: Named) -> bool:
-        return False
+        return output.spec.kind is LeafKind.EMPTY
 
     def of_leaf(self, path: LeafPath, named: Named) -> Rule:
         known = self._manifest(named).leaves[path.spelling]

@@ -27,6 +27,7 @@ class Equality(Rule, frozen=True):
     """Bit for bit in shape, dtype and values; NaN equals NaN. Subclasses say what with."""
 
     sees: ClassVar[type[Seen]] = Differing
+    judges_empty: ClassVar[bool] = True
 
     def breach(self, path: LeafPath, output: Output, named: Named) -> str:
         other = self.other(path, named)

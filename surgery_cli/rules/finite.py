@@ -33,6 +33,7 @@ class Finite(Rule, frozen=True):
     ] = None
 
     sees: ClassVar[type[Seen]] = NonFinite
+    needs_values: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         refuse_false(self)

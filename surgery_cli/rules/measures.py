@@ -26,6 +26,7 @@ class Measure(Rule, frozen=True):
     """
 
     sees: ClassVar[type[Seen]] = Moments
+    needs_values: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _ = self.bounds  # refused at once, and not for every leaf
@@ -38,7 +39,7 @@ class Measure(Rule, frozen=True):
     def text(self) -> str:
         return f"{self.name} {self.bounds}"
 
-    def number(self, moments: Moments) -> float:
+    def number(self, moments: Moments) -> int | float:
         raise NotImplementedError
 
     def breach(self, path: LeafPath, output: Output, named: Named) -> str:
@@ -52,6 +53,12 @@ class Measure(Rule, frozen=True):
             fix=worded("add {where_dtype: floating} to skip such leaves, or name the others"),
         )
 
+    def nothing_judged(self, named: Named) -> str:
+        leaves = named.draft.leaves
+        if named.leaves.named or any(is_numeric(leaves[path].spec) for path in named.leaves):
+            return super().nothing_judged(named)
+        return "no leaf holds floats, and others are measured only where a pattern names them"
+
     def is_told(self, path: LeafPath, output: Output, named: Named) -> bool:
         return not named.leaves.named and not is_numeric(output.spec)
 
@@ -60,7 +67,8 @@ class Measure(Rule, frozen=True):
             values = counted(seen.non_finite, "value")
             return Judged(False, f"it has no {self.name}: `{values}` NaN or infinite")
         number = self.number(seen)
-        return Judged(number in self.bounds, f"its {self.name} is `{number_text(number)}`", number)
+        said = str(number) if isinstance(number, int) else number_text(number)
+        return Judged(number in self.bounds, f"its {self.name} is `{said}`", number)
 
 
 class Norm(Measure, frozen=True):
@@ -75,13 +83,13 @@ class Norm(Measure, frozen=True):
 
 
 class Absmax(Measure, frozen=True):
-    """The largest magnitude."""
+    """The largest magnitude, exact for integers."""
 
     absmax: Annotated[
         BoundsText, Meta(description="Bounds of the largest magnitude in each leaf: `..10`.")
     ]
 
-    def number(self, moments: Moments) -> float:
+    def number(self, moments: Moments) -> int | float:
         return max(abs(moments.low), abs(moments.high)) if moments.size else 0.0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from msgspec import Meta
 
@@ -28,6 +28,8 @@ class Shape(Rule, frozen=True):
             " least 10."
         ),
     ]
+
+    needs_values: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _ = self._lengths
@@ -70,6 +72,8 @@ class Dtype(Rule, frozen=True):
     dtype: Annotated[
         str, Meta(description="The dtype of every leaf: `floating`, `bfloat16`, `int*`, …")
     ]
+
+    needs_values: ClassVar[bool] = True
 
     @property
     def text(self) -> str:

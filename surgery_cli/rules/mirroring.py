@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -34,6 +34,8 @@ class OptimizerMirrorsParams(Rule, frozen=True):
             " apart, as are those that one tree of several lacks in a format that keeps no empty places."
         ),
     ]
+
+    needs_values: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         refuse_false(self)

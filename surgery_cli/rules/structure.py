@@ -11,7 +11,7 @@ from surgery_cli.draft.recipe import Draft, Output
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.rules.contract import Named, Rule
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
+from surgery_cli.tree.specs import LeafSpec, TreeSpec
 
 
 class SameStructureAs(Rule, frozen=True):
@@ -25,6 +25,7 @@ class SameStructureAs(Rule, frozen=True):
         ),
     ]
 
+    judges_empty: ClassVar[bool] = True
     path_fields: ClassVar[tuple[str, ...]] = ("same_structure_as",)
 
     @property
@@ -44,15 +45,7 @@ class SameStructureAs(Rule, frozen=True):
         return _difference(output.spec, other.get(there))
 
     def absent(self, named: Named) -> Iterator[tuple[LeafPath, str]]:
-        other = self.held_against(named.draft, named.scene)
-        yield from named.absent(other)
-        there = named.below_other_containers(other)
-        for path in named.leaves:  # empty containers, which no other rule is about
-            spec = named.draft.leaves[path].spec
-            if spec.kind is LeafKind.EMPTY and (
-                found := _difference(spec, other.get(there.get(path, path)))
-            ):
-                yield path, found
+        return named.absent(self.held_against(named.draft, named.scene))
 
 
 def _difference(here: LeafSpec, there: LeafSpec | None) -> str:

@@ -64,5 +64,7 @@ def _ills(
         return [str(row.value)] if is_number and not (is_fine and row.value == math.inf) else []
     found = not_finite(row.statistics, may_be_infinite=is_fine)
     if not any(map(path.is_below, states)):
-        found += out_of_shape(row.shape, row.dtype, row.statistics)
+        roots = surveyed.params_roots
+        is_param = not roots or path in roots or any(map(path.is_below, roots))
+        found += out_of_shape(row.shape, row.dtype, row.statistics, is_param=is_param)
     return found

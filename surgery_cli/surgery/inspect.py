@@ -14,6 +14,7 @@ from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.engine.reading import Values, read_scalar, read_values
 from surgery_cli.errors import SurgeryError
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
+from surgery_cli.proof.soundness import largest_told
 from surgery_cli.proof.statistics import statistics
 from surgery_cli.salvage.glance import opened
 from surgery_cli.script.user_code import Say
@@ -26,9 +27,8 @@ from surgery_cli.store.write.item import foreign_folders
 from surgery_cli.surgery.bad_leaves import bad_ones, tell_bad
 from surgery_cli.surgery.layout import layout_reads
 from surgery_cli.surgery.leaf_names import Names, containers_of, document_names, named_leaves
-from surgery_cli.surgery.lone_shards import lone_shard_notes
 from surgery_cli.surgery.look_memory import Look, Looks, planned_looks
-from surgery_cli.surgery.notes import damage_notes, inference_notes, link_notes
+from surgery_cli.surgery.notes import link_notes, opened_notes
 from surgery_cli.tree.dtypes import is_complex, is_floating
 from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath
@@ -203,11 +203,12 @@ def _add_statistics(
     if spec.kind in (LeafKind.SCALAR, LeafKind.STRING):
         row.value = read_scalar(checkpoint, path)
     if spec.has_array and spec.kind is not LeafKind.KEY and spec.size:
+        largest = largest_told(spec.dtype)
         if reading.part == spec.shape:
             block = read_values(checkpoint, path)  # both passes look at what was read once
-            row.statistics = statistics(lambda: [block])
+            row.statistics = statistics(lambda: [block], largest)
         else:
-            row.statistics = statistics(lambda: _parts(checkpoint, path, reading))
+            row.statistics = statistics(lambda: _parts(checkpoint, path, reading), largest)
 
 
 def _parts(checkpoint: Checkpoint, path: LeafPath, reading: Reading) -> Iterator[Values]:
@@ -276,8 +277,7 @@ def _foreign_names(checkpoint: Checkpoint) -> list[str]:
 
 
 def _notes(checkpoint: Checkpoint) -> list[Note]:
-    notes: list[Note] = [*inference_notes(checkpoint), *damage_notes(checkpoint)]
-    notes += [*lone_shard_notes(checkpoint), *link_notes(checkpoint)]
+    notes = [*opened_notes(checkpoint), *link_notes(checkpoint)]
     if checkpoint.dead_bytes:
         said = f"{checkpoint.dead_bytes:,} bytes in data files belong to no leaf"
         notes.append(Remark(DocsPage.COMPACT, said))

@@ -27,6 +27,7 @@ from surgery_cli.store.write.item_plan import ItemPlan, Way, is_converted
 from surgery_cli.store.write.leftovers import Left
 from surgery_cli.store.write.resumable_staging import amount_of, what_is_kept
 from surgery_cli.store.write.strategy import WORTHWHILE_DEAD_BYTES, Costs
+from surgery_cli.surgery.lone_shards import lone_shard_notes
 from surgery_cli.words.lists import listed, quoted
 from surgery_cli.words.notes import Consequence, Note, Remark
 from surgery_cli.words.pages import DocsPage
@@ -34,6 +35,12 @@ from surgery_cli.words.quantities import byte_text, counted
 
 SHOWN_LINKS = 3
 _SHOWN_STEPS: Final = 4
+
+
+def opened_notes(checkpoint: Checkpoint) -> list[Note]:
+    """About what was opened: what was inferred of it, what is damaged, and whether it is a part of something."""
+    inferred, damaged = inference_notes(checkpoint), damage_notes(checkpoint)
+    return [*inferred, *damaged, *lone_shard_notes(checkpoint)]
 
 
 def inference_notes(checkpoint: Checkpoint) -> list[Consequence]:

@@ -29,16 +29,14 @@ from surgery_cli.surgery.exporting import beside_notes, export_document, export_
 from surgery_cli.surgery.judged_checks import judged_checks, warnings_said
 from surgery_cli.surgery.layout import reshard_document
 from surgery_cli.surgery.leaf_names import Names, document_names, spellings
-from surgery_cli.surgery.lone_shards import lone_shard_notes
 from surgery_cli.surgery.memory import bytes_to_use, memory_notes
 from surgery_cli.surgery.notes import (
     conversion_notes,
-    damage_notes,
     dead_notes,
     dropped_item_notes,
-    inference_notes,
     leftover_notes,
     link_notes,
+    opened_notes,
     parent_notes,
     remains_notes,
     replaced_notes,
@@ -190,9 +188,7 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
     """What a preview says beside the edits."""
     checkpoint, draft, plans = prepared.checkpoint, prepared.draft, prepared.plans
     notes: list[Note] = [
-        *inference_notes(checkpoint),
-        *damage_notes(checkpoint),
-        *lone_shard_notes(checkpoint),
+        *opened_notes(checkpoint),
         *_notes_beside_leaves(prepared, destination),
         *(look.note for look in prepared.looked if look.note is not None),
         *draft.notes,

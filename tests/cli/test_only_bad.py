@@ -1,14 +1,20 @@
 """`inspect --only bad`: the leaves whose values something is wrong with, as NumPy sees them, and nothing else."""
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import optax
 import orbax.checkpoint as ocp
 import pytest
 from optax import contrib
 
+from surgery_cli.words.ills import ILLS
 from tests.cli.conftest import SAMPLES
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 WRONG = {
     "nan": (np.array([[1, np.nan], [np.nan, 2]], np.float32), ["2 NaN"]),
@@ -16,13 +22,15 @@ WRONG = {
     "both": (np.array([np.inf, np.nan, 3], np.float32), ["1 NaN", "1 infinity"]),
     "all": (np.full(3, np.nan, np.float32), ["3 NaN"]),
     "dead": (np.zeros((4, 4), np.float32), ["dead: all zeros"]),
-    "exploded": (np.array([1, 2e4, 3], np.float32), ["exploded"]),
-    "saturated": (np.sign(np.arange(64, dtype=np.float32) - 31.5), ["saturated"]),
+    "exploded": (np.array([[1, 2e4, 3]], np.float32), ["exploded"]),
+    "saturated": (np.full((4, 16), -127, np.int8), ["saturated"]),
 }
 GOOD = {
     "normal": np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32),
     "one": np.zeros(1, np.float32),
     "counts": np.zeros(4, np.int32),
+    "bias": np.zeros(8, np.float32),
+    "wavelengths": np.float32(1e4) ** np.linspace(0, 1, 8, dtype=np.float32),
 }
 
 
@@ -48,6 +56,106 @@ def test_what_is_bad_is_named_with_why_and_nothing_else_is(surgery, sick):
     assert result.code == 1
     text = surgery("inspect", sick, "--only", "bad")
     assert (text.code, "bad: 7 of " in text.out, "exploded" in text.out) == (1, True, True)
+
+
+def largest(dtype):
+    """By ml_dtypes and NumPy; of int8 and int4 the largest on both sides."""
+    if np.dtype(dtype).kind in "iu" or "int" in np.dtype(dtype).name:
+        return int(ml_dtypes.iinfo(dtype).max)
+    return float(ml_dtypes.finfo(dtype).max)
+
+
+NARROW = [
+    ml_dtypes.float8_e4m3fn,
+    ml_dtypes.float8_e5m2,
+    ml_dtypes.float8_e4m3fnuz,
+    ml_dtypes.float8_e5m2fnuz,
+    ml_dtypes.float8_e4m3b11fnuz,
+    ml_dtypes.bfloat16,
+    ml_dtypes.int4,
+    np.int8,
+    np.float16,
+    np.float32,
+]
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory):
+    """Of each dtype a leaf at its ends, one of which a quarter is there, one with less, and one alike on both sides."""
+    tree = {}
+    for dtype in NARROW:
+        end, name = largest(dtype), np.dtype(dtype).name
+        rest = np.resize([0, 1, -1, 2, 0.5], 64)
+        for kind, count in {"all": 64, "quarter": 16, "fewer": 15}.items():
+            values = np.where(np.arange(64) < count, end, rest)
+            values[1:count:2] *= -1
+            tree[f"{kind}_{name}"] = values.astype(dtype).reshape(8, 8)
+        tree[f"same_{name}"] = np.full((2, 3), end).astype(dtype)
+    tree["least_int8"] = np.full(4, -128, np.int8)
+    tree["wide_int"] = np.full((2, 2), 127, np.int32)
+    tree["unsigned"] = np.full((2, 2), 255, np.uint8)
+    path = tmp_path_factory.mktemp("narrow") / "tree"
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(path, {"params": tree})
+    return path, tree
+
+
+def test_what_is_as_large_as_its_dtype_holds_is_saturated(surgery, narrow):
+    path, tree = narrow
+    found = surgery("inspect", path, "--stats", "--json").document
+    said = {row["path"].removeprefix("params/"): row.get("bad", []) for row in found["leaves"]}
+    for name in tree:
+        kind, _, dtype = name.partition("_")
+        want = ["saturated"] if kind in ("all", "quarter", "same", "least") else []
+        if kind == "fewer" and dtype in (
+            "float16",
+            "bfloat16",
+            "float32",
+            "float8_e5m2",
+            "float8_e5m2fnuz",
+        ):
+            want = ["exploded"]
+        assert said[name] == want, name
+    counts = {row["path"].removeprefix("params/"): row["statistics"] for row in found["leaves"]}
+    assert [counts[f"{kind}_int8"]["at_largest"] for kind in ("all", "fewer")] == [64, 15]
+
+
+def test_blocks_of_numbers_under_a_scale_of_their_own_are_not_saturated(surgery, tmp_path):
+    """As int8 and int4 are made of weights: the largest of each block is 127, or 7."""
+    weights = np.random.default_rng(1).normal(size=(64, 8, 8))
+    tree = {}
+    for dtype, end in ((np.int8, 127), (ml_dtypes.int4, 7)):
+        scaled = weights / np.abs(weights).max(-1, keepdims=True) * end
+        tree[np.dtype(dtype).name] = np.round(scaled).astype(dtype)
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "tree", {"params": tree})
+    assert surgery("inspect", tmp_path / "tree", "--only", "bad").code == 0
+
+
+def test_what_starts_at_zero_beside_params_is_not_dead(surgery, tmp_path):
+    """Caches, running means and the state of an optimizer; of a kernel it is said."""
+    params = {"dense": {"kernel": np.ones((4, 4), np.float32), "bias": np.zeros(4, np.float32)}}
+    tree = {
+        "params": params,
+        "opt_state": optax.adam(1e-3).init(params),
+        "batch_stats": {"norm": {"mean": np.zeros(4, np.float32), "var": np.full(4, 2e4)}},
+        "cache": {"keys": np.zeros((2, 4, 4), np.float32)},
+    }
+    for name, kernel in {"good": np.ones((4, 4)), "bad": np.zeros((4, 4))}.items():
+        params["dense"]["kernel"] = kernel.astype(np.float32)
+        with ocp.StandardCheckpointer() as checkpointer:
+            checkpointer.save(tmp_path / name, tree)
+    assert surgery("inspect", tmp_path / "good", "--only", "bad").code == 0
+    (row,) = surgery("inspect", tmp_path / "bad", "--only", "bad", "--json").document["leaves"]
+    assert (row["path"], row["bad"]) == ("params/dense/kernel", ["dead: all zeros"])
+
+
+def test_the_help_and_the_page_say_each_word_with_its_threshold(surgery):
+    table = "".join(f"| {ill.name} | {ill.meaning} |\n" for ill in ILLS)
+    assert table in (DOCS / "checks.md").read_text()
+    said = " ".join(surgery("inspect", "--help").out.replace("│", " ").split())
+    for ill in ILLS:
+        assert ill.name in said
 
 
 def test_patterns_say_of_which_leaves(surgery, sick):

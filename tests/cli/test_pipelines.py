@@ -209,6 +209,21 @@ def test_what_is_wrong_with_a_plan_by_itself_is_found(surgery, tmp_path, text, w
         ("plan", "edits:\n- {op: assert, at: params}", "states no rule"),
         ("plan", "edits: []\ncheck:\n- {at: params, dtype: f32}", "dtype"),
         ("plan", "{}", "it holds "),
+        (
+            "plan",
+            "optimizer_kind: adamm\nedits: [{op: cast, to: bfloat16}]",
+            "did you mean `adam`?",
+        ),
+        (
+            "plan",
+            "optimizer_kind: {opt_state: clip}\nedits: [{op: cast, to: bfloat16}]",
+            "`optimizer_kind: clip`",
+        ),
+        (
+            "plan",
+            "optimizer_kind: masked\nedits: [{op: cast, to: bfloat16}]",
+            "it wraps other optimizers",
+        ),
         ("check", "rules:\n- {at: params, dtype: bflot16}", "`dtype: bflot16` names no dtype"),
         ("check", "- {at: params, finite: true, where_dtype: 'key<'}", None),
         ("check", "- {at: params, finite: true, where_dtype: 'key'}", "where_dtype"),
@@ -304,6 +319,48 @@ def test_lint_refuses_values_that_no_checkpoint_takes_in_the_words_of_plan(
         for one in (alone, used)
     ]
     assert said[0] == said[1]
+
+
+USES = {
+    "from": "edits: [{op: replace, at: params, with: donor}]",
+    "a list": "edits: [{op: average, at: params, with: [donor, runs/b]}]",
+    "a rule": "edits: [{op: assert, at: params, equal_in: donor}]",
+    "the policy": "edits: []\ncheck: [{at: params, same_structure_as: donor}]",
+    "an open variable": "edits: [{op: replace, at: params, with: '${which}'}]",
+    "a variable": "vars: {which: donor}\nedits: [{op: replace, at: params, with: '${which}'}]",
+}
+
+
+@pytest.mark.parametrize("text", USES.values(), ids=USES)
+def test_lint_names_sources_that_nothing_uses_and_no_others(surgery, tmp_path, text):
+    file = tmp_path / "plan.yaml"
+    file.write_text(f"sources: {{donor: runs/a}}\n{text}\n")
+    assert surgery("lint", file).code == 0
+    file.write_text(f"sources: {{donor: runs/a, donors: runs/b}}\n{text}\n")
+    problems = surgery("lint", file, "--json").document.get("problems", [])
+    said = [(problem["what"], problem["line"], problem["field"]) for problem in problems]
+    is_open = text == USES["an open variable"]
+    assert said == ([] if is_open else [("nothing uses the source `donors`", 1, "donors")])
+
+
+@pytest.mark.parametrize("text", ["adamw", "'adamw(1e-3)'", "{opt_state/0: adamw}", "'${kind}'"])
+def test_lint_takes_optimizers_calls_of_them_and_what_stands_open(surgery, tmp_path, text):
+    (tmp_path / "plan.yaml").write_text(f"optimizer_kind: {text}\nedits: []\n")
+    assert surgery("lint", tmp_path / "plan.yaml").code == 0
+
+
+def test_lint_lets_pass_what_some_checkpoint_takes(surgery, checkpoint, tmp_path):
+    """A wildcard may match one node, which a place without a reference is enough for; ranges count down, too."""
+    for edit in (
+        "op: rename, at: 'params/*_1/kernel', to: params/x",
+        "op: rescale, at: 'params/Dense_{1..0}', by: 2",
+    ):
+        file = tmp_path / "plan.yaml"
+        file.write_text(f"edits: [{{{edit}}}]\n")
+        assert surgery("lint", file).code == 0
+    assert surgery("plan", checkpoint, file).code == 0
+    file.write_text("edits: [{op: rename, at: 'params/Dense_[1]', to: params/x}]\n")
+    assert surgery("plan", checkpoint, file).code == 0
 
 
 def test_lint_looks_at_no_value_that_stands_open(surgery, tmp_path):

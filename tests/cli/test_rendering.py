@@ -212,9 +212,9 @@ def test_a_key_with_a_slash_stays_one_node(monkeypatch):
 def test_statistics_flag_dead_exploded_saturated_and_non_finite_leaves():
     document = inspection_of(
         leaf("sane", statistics=statistics_of()),
-        leaf("dead", statistics=statistics_of(min=0.0, max=0.0, zeros=6, histogram=[6])),
-        leaf("huge", statistics=statistics_of(max=3e8)),
-        leaf("clipped", statistics=statistics_of(min=-1.0, histogram=[40, 1, 1, 1, 40])),
+        leaf("dead", statistics=statistics_of(), bad=["dead: all zeros"]),
+        leaf("huge", statistics=statistics_of(), bad=["exploded"]),
+        leaf("clipped", statistics=statistics_of(), bad=["saturated"]),
         leaf("broken", statistics=statistics_of(mean=math.nan, non_finite=3, nan=2)),
         leaf("count", (2,), "int32", statistics=statistics_of(max=3e8)),
     )

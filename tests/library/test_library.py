@@ -1,11 +1,15 @@
 """`import surgery_cli as surgery`: the commands as functions, operations as classes, checkpoints as lazy arrays."""
 
+import inspect
 import json
+import operator
 import pickle
 import re
 import shutil
 import subprocess
 import sys
+import typing
+import warnings
 from importlib import util
 from pathlib import Path
 
@@ -17,6 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.extra import numpy as hnp
 
 import surgery_cli as surgery
+from surgery_cli.document import Document
 from surgery_cli.operations.table import operations
 from tests.cli.conftest import SAMPLES
 
@@ -202,6 +207,61 @@ def test_results_are_structs_with_a_dict_and_a_table():
     assert pickle.loads(pickle.dumps(shown)) == shown
 
 
+NUMBERS = {
+    "float": np.array(1.75, np.float32),
+    "half": jnp.bfloat16(-2.5),
+    "int": np.array(7),
+    "large": np.array(2**63 - 1),
+    "unsigned": np.array(2**64 - 1, np.uint64),
+    "zero": np.array(0, np.int32),
+    "flag": np.array(True),
+    "wave": np.array(1 + 2j, np.complex64),
+    "one": np.array([3.5], np.float32),
+    "python": 5,
+    "python float": 0.25,
+    "nan": np.array(np.nan),
+    "row": np.arange(3, dtype=np.float32),
+    "ones": np.ones((1, 2), np.int32),
+}
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory):
+    path = tmp_path_factory.mktemp("numbers") / "tree"
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(path, NUMBERS | {"empty": {}})
+    return surgery.open(path)
+
+
+def outcome(convert, value):
+    """What comes of it, or which error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return repr(convert(value))
+        except (TypeError, ValueError, OverflowError) as error:
+            return type(error)
+
+
+@pytest.mark.parametrize("convert", [float, int, complex, bool, operator.index])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_leaf_is_a_number_where_numpy_has_one(numbers, convert, name):
+    want = outcome(convert, np.asarray(NUMBERS[name]))
+    assert outcome(convert, numbers[name]) == want
+    if isinstance(want, str):
+        assert convert(numbers[name]) == convert(np.asarray(NUMBERS[name])) or name == "nan"
+
+
+def test_what_is_no_number_is_refused_unread(numbers, monkeypatch):
+    leaf = numbers["row"]
+    monkeypatch.setattr(type(leaf), "read", None)
+    for convert, error in ((float, TypeError), (int, TypeError), (bool, ValueError)):
+        with pytest.raises(error):
+            convert(leaf)
+    with pytest.raises(TypeError, match="holds no array"):
+        float(numbers["empty"])
+
+
 def test_names_of_strangers_are_no_markup(tmp_path):
     with ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(tmp_path / "ck", {"<script>alert(1)</script>": np.ones(2, np.float32)})
@@ -217,6 +277,30 @@ def test_diff_verify_and_check_are_the_commands(tmp_path):
     assert surgery.check(tmp_path / "new", json.dumps(rules)).holds
 
 
+@pytest.mark.parametrize("given", ["", "{}", "# later\n", {}, "null"])
+def test_no_plan_is_refused_however_it_is_given_and_an_empty_list_of_edits_copies(given, tmp_path):
+    for use in (
+        lambda: surgery.plan(SAMPLE, given),
+        lambda: surgery.apply(SAMPLE, tmp_path / "new", given),
+    ):
+        with pytest.raises(surgery.PlanError, match="no plan") as refused:
+            use()
+        assert "standard input" not in str(refused.value)
+        assert "`edits: []`" in str(refused.value)
+    assert not (tmp_path / "new").exists()
+    for copy in ([], {"edits": []}, "edits: []"):
+        assert surgery.plan(SAMPLE, copy).leaves == []
+
+
+def test_what_is_wrong_in_a_text_is_said_of_the_plan_and_its_line():
+    for use, name in ((surgery.plan, "the plan"), (surgery.check, "the policy")):
+        with pytest.raises(surgery.PlanError) as refused:
+            use(SAMPLE, "rules:\n- {at: params, norn: 1}\n- {op: [}\n")
+        (problem, *_) = refused.value.problems
+        assert problem.file == name
+        assert str(refused.value).startswith(f"{name}:")
+
+
 def test_a_verdict_is_true_if_it_is_good_and_a_difference_is_neither(tmp_path):
     """`assert surgery.verify(…)` must not pass over what does not agree."""
     rules = [{"at": "params", "absmax": "..1e-9"}]
@@ -226,6 +310,90 @@ def test_a_verdict_is_true_if_it_is_good_and_a_difference_is_neither(tmp_path):
     assert not surgery.verify(SAMPLE, like=SAMPLES / "letters_run")
     with pytest.raises(TypeError, match="neither true nor false"):
         bool(surgery.diff(SAMPLE, SAMPLE))
+
+
+MODEL = """\
+import flax.linen as nn
+
+class Model(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dense(3, name="out")(x)
+"""
+
+
+@pytest.fixture(scope="module")
+def dense(tmp_path_factory):
+    """The params of a model, some that give other outputs, and some with NaN; the model's file."""
+    folder = tmp_path_factory.mktemp("dense")
+    (folder / "model.py").write_text(MODEL)
+    kernel = np.arange(15, dtype=np.float32).reshape(5, 3)
+    for name, by in {"good": 1, "other": 2, "nan": np.nan}.items():
+        params = {"out": {"kernel": kernel * np.float32(by), "bias": np.ones(3, np.float32)}}
+        with ocp.StandardCheckpointer() as checkpointer:
+            checkpointer.save(folder / name, {"params": params})
+    return folder
+
+
+def test_every_document_of_the_library_is_true_where_the_command_exits_with_0_or_refuses(
+    dense, tmp_path, run_surgery
+):
+    """One of a library function that this does not know fails: an `assert` of it would say nothing."""
+    policies = {name: tmp_path / f"{name}.yaml" for name in ("finite", "small")}
+    policies["finite"].write_text("- {at: params, finite: true}\n")
+    policies["small"].write_text("- {at: params, absmax: ..1e-9}\n")
+    (tmp_path / "plan.yaml").write_text("edits: [{op: rescale, at: params, by: 2}]\n")
+    good, nan, other = dense / "good", dense / "nan", dense / "other"
+    model, x = f"{dense}/model.py:Model", "float32[4,5]"
+    probed = ("--model", model, "--input", x)
+    by = {"model": model, "input": x}
+    trials = {
+        "check": [((good, policies[name]), {}, ()) for name in policies],
+        "probe": [
+            ((good,), by, probed),
+            ((nan,), by, probed),
+            ((good,), by | {"against": str(other)}, (*probed, "--against", other)),
+            ((good,), by | {"against": str(good)}, (*probed, "--against", good)),
+        ],
+        "verify": [((good,), {"like": one}, ("--like", one)) for one in (other, SAMPLE)],
+        "plan": [((good, tmp_path / "plan.yaml"), {}, ())],
+        "apply": [((good, tmp_path / "a", tmp_path / "plan.yaml"), {}, ())],
+    }
+    refuse = {
+        "diff": [((good, good), {}), ((good, other), {})],
+        "inspect": [((good,), {}), ((good,), {"only": "bad"}), ((nan,), {"only": "bad"})],
+    }
+    documents = {
+        name
+        for name in surgery.library.__all__
+        if inspect.isfunction(getattr(surgery, name))
+        and is_document(typing.get_type_hints(getattr(surgery, name)).get("return"))
+    }
+    assert documents == {*trials, *refuse}
+    for name, calls in trials.items():
+        for places, settings_, options in calls:
+            truth = bool(getattr(surgery, name)(*places, **settings_))
+            if name == "apply":
+                shutil.rmtree(places[1])
+            code = run_surgery(name, *places, *options).returncode
+            assert truth == (code == 0), (name, places, options)
+    for name, others in refuse.items():
+        for places, settings_ in others:
+            with pytest.raises(TypeError, match="neither true nor false"):
+                bool(getattr(surgery, name)(*places, **settings_))
+
+
+def is_document(kind):
+    return isinstance(kind, type) and issubclass(kind, Document)
+
+
+@pytest.fixture
+def run_surgery():
+    def ran(*words):
+        command = [sys.executable, "-m", "surgery_cli", *map(str, words)]
+        return subprocess.run(command, capture_output=True, check=False, timeout=120)
+
+    return ran
 
 
 def test_a_verdict_is_false_where_nothing_was_compared(tmp_path):
@@ -251,7 +419,7 @@ def test_a_verdict_is_false_where_nothing_was_compared(tmp_path):
 def test_limits_hold_inside_and_are_those_of_the_table():
     with surgery.limits({"leaves": 3}), pytest.raises(surgery.CheckpointError, match="leaves"):
         surgery.inspect(SAMPLE)
-    assert surgery.inspect(SAMPLE)
+    assert surgery.inspect(SAMPLE).leaves
     with pytest.raises(surgery.PlanError, match="no limit `leafs`"):
         surgery.limits({"leafs": 3})
 

@@ -18,6 +18,7 @@ from surgery_cli.console.printing import print_document, progress, saying
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.reshard import HostReading, Reshard
 from surgery_cli.settings.shared import MEMORY_BYTES, Item, Memory, Params, Step
+from surgery_cli.words.ills import NAMES
 
 
 def inspect(
@@ -30,7 +31,7 @@ def inspect(
     only: Annotated[
         Literal["bad"] | None,
         setting(
-            "Read every value, and show what is wrong alone: NaN, infinities, dead, saturated; exit code 1 if any is.",
+            f"Read every value, and show what is wrong alone: {NAMES}; exit code 1 if any is.",
             Group.SHOW,
         ),
     ] = None,

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from surgery_cli.console.page import Cell
-from surgery_cli.proof.soundness import not_finite, out_of_shape
+from surgery_cli.proof.soundness import not_finite
 from surgery_cli.proof.statistics import LeafStatistics
 from surgery_cli.reports import LeafRow
+from surgery_cli.words.ills import UNCOUNTED
 from surgery_cli.words.quantities import number_text
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
@@ -66,13 +67,14 @@ def of_all(rows: Sequence[LeafRow]) -> LeafStatistics | None:
         zeros=sum(one.zeros for _, one in each),
         non_finite=sum(one.non_finite for _, one in each),
         nan=sum(one.nan for _, one in each),
+        at_largest=sum(one.at_largest for _, one in each),
         histogram=[],
     )
 
 
 def _warnings(row: LeafRow, found: LeafStatistics) -> list[str]:
     """What is visibly wrong, in words."""
-    return [*not_finite(found), *out_of_shape(row.shape, row.dtype, row.statistics or found)]
+    return [*not_finite(found), *(said for said in row.bad if said in UNCOUNTED)]
 
 
 def marks(row: LeafRow, found: LeafStatistics) -> list[str]:
@@ -80,5 +82,5 @@ def marks(row: LeafRow, found: LeafStatistics) -> list[str]:
     counts = {"NaN": found.nan, "infinite": found.non_finite - found.nan}
     return [
         *(kind for kind, count in counts.items() if count),
-        *out_of_shape(row.shape, row.dtype, found),
+        *(said for said in row.bad if said in UNCOUNTED),
     ]

@@ -158,6 +158,10 @@ class Probe(Noted, kw_only=True, frozen=True):
     files: list[str] = []
     """Files that were written."""
 
+    def __bool__(self) -> bool:
+        """True if nothing was found, with which the command exits with 0."""
+        return self.is_sound
+
     @property
     def is_sound(self) -> bool:
         """True if nothing was found."""
