@@ -37,8 +37,8 @@ assert report.verified
   `report.to_dict()`; a notebook shows it as a table. What `verify` and `check` give is true if it agrees, or holds:
   `assert surgery.verify("runs/mnist", strict=True)`. Without `strict`, one digest on record is enough for that; where
   nothing could be compared it is false, though `agrees` and the exit code of the command say that nothing was
-  found wrong. What `probe` gives is true if nothing was found, which is exit code 0. A difference and what `inspect` gives
-  are neither: asked so, they raise `TypeError`. What `plan` and `apply` give is true: what is wrong, they raise.
+  found wrong. What `probe` gives is true if nothing was found, which is exit code 0. A difference and what `inspect`
+  gives are neither: asked so, they raise `TypeError`. What `plan` and `apply` give is true: what is wrong, they raise.
 - **An error** is that of the command line: `SurgeryError` with `problems`, each with `what`, `why` and `fix`.
   `PlanError` is what exits with 2, `CheckpointError` with 3, `WriteError` with 4, `ValueRefusal` with 1.
 - Nothing is printed, and no state is kept between calls. Importing loads nothing heavy until something is asked for.
