@@ -144,10 +144,9 @@ class Moments(NamedTuple):
         total = self.size + other.size
         mean, spread = self.mean, self.spread.joined(other.spread)
         if other.size:
-            half, share = (
-                other.mean / 2 - self.mean / 2 + (other.origin - self.origin) / 2,
-                other.size / total,
-            )  # all of it may overflow
+            # half of the distance, as all of it may overflow
+            half = other.mean / 2 - self.mean / 2 + (other.origin - self.origin) / 2
+            share = other.size / total
             spread = spread.joined(Squares.of(half, 4 * self.size * share))
             mean += half * share + half * share
         return Moments(

@@ -79,9 +79,8 @@ def _of_tile(tile: Values) -> Moments:
     exponent = _scaled(values, max(-low, high))
     mean = float(values.mean())
     values -= mean
-    rest = (
-        float(values.sum()) / values.size
-    )  # the mean was rounded, and may be far from what it is the mean of
+    # the mean was rounded, and may be far from what it is the mean of
+    rest = float(values.sum()) / values.size
     np.square(values, out=values)
     spread = Squares(max(float(values.sum()) - values.size * rest * rest, 0.0), exponent)
     mean = math.ldexp(mean + rest, exponent)
