@@ -208,10 +208,8 @@ class Evaluation:
                     states[number] = kernel.add(
                         states[number], piece.input, block, self._kit, place
                     )
-                    del (
-                        values,
-                        block,
-                    )  # views, that would keep all of this input while the next is read
+                    # views, that would keep all of this input while the next is read
+                    del values, block
                     held.made.clear()
                 self._drop(held)
         every = zip(parts, states, places, strict=True)

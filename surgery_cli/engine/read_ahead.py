@@ -37,8 +37,7 @@ def each_held(
     Meanwhile the next is read in another thread, if that takes no more than ``spare_bytes``. ``again``: the identities
     of stored leaves that stay held.
     """
-    takes = [sum(bytes_to_read(one.recipe, one.around)) for one in inputs]
-    if not _LEAST_BYTES <= max(takes, default=0) <= spare_bytes:
+    if not _is_worth_it(inputs, spare_bytes):
         for one in inputs:
             hold(one.recipe, one.window, held, one.around)
             yield one
@@ -59,3 +58,11 @@ def each_held(
             if following is not None:
                 coming.append(begun(following))
             yield one
+
+
+def _is_worth_it(inputs: Sequence[Input], spare_bytes: int) -> bool:
+    """True if there is room for the largest input beside another, and it is large."""
+    if spare_bytes < _LEAST_BYTES:  # small leaves, of which there may be many: nothing is looked at
+        return False
+    largest = max((sum(bytes_to_read(one.recipe, one.around)) for one in inputs), default=0)
+    return _LEAST_BYTES <= largest <= spare_bytes
