@@ -79,12 +79,17 @@ def _of_tile(tile: Values) -> Moments:
     exponent = _scaled(values, max(-low, high))
     mean = float(values.mean())
     values -= mean
-    # the mean was rounded, and may be far from what it is the mean of
-    rest = float(values.sum()) / values.size
+    # the mean is rounded, which tells where values are much closer to each other than to 0
+    is_far = high / 2 - low / 2 < abs(math.ldexp(mean, exponent)) * _CLOSE
+    rest = float(values.sum()) / values.size if is_far else 0.0
     np.square(values, out=values)
     spread = Squares(max(float(values.sum()) - values.size * rest * rest, 0.0), exponent)
     mean = math.ldexp(mean + rest, exponent)
     return Moments(values.size, mean, spread, low, high, zeros, bad, nan)
+
+
+_CLOSE: Final = 2.0**-20
+"""Beside the squared distances of values that lie further apart than this share of their mean, its rounding is lost."""
 
 
 def _scaled(values: Values, largest: float) -> int:
