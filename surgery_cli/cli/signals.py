@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Final
 
 from surgery_cli.hosts.current import current
-from surgery_cli.inputs.ending_signals import ENDING
+from surgery_cli.inputs.ending_signals import ENDING, INTERRUPTING
 
 struck: Final[list[BaseException]] = []
 """The signal that asked this command to end."""
@@ -106,7 +106,7 @@ def never_missed() -> Iterator[None]:
 
     def wake() -> None:
         while found := os.read(noted, 64):
-            if not set(found).isdisjoint(ENDING):
+            if not set(found).isdisjoint(INTERRUPTING):
                 for seconds in _LATER_SECONDS:
                     time.sleep(seconds)
                     signal.pthread_kill(main, signal.SIGURG)

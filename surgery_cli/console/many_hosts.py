@@ -47,12 +47,17 @@ def joined(options: Options, reworded: Callable[[str], str] = str) -> Iterator[M
         connect(seat, _wait), seat, lambda failure: _say(ended(failure).problems), reworded
     )
     try:
-        current.append(member)
-        member.start()
-        member.meet(_wait)
-        yield member
-    except BaseException as error:
-        member.fail(error)
+        try:
+            current.append(member)
+            member.start()
+            member.meet(_wait)
+            yield member
+        except BaseException as error:
+            member.fail(error)
+            raise
+    except (
+        BaseException
+    ) as error:  # also what another's failure interrupts while this process tells its own
         if member.failure is not None and not isinstance(error, SurgeryError):
             raise ended(member.failure) from error
         raise

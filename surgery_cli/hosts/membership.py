@@ -20,6 +20,7 @@ from surgery_cli.hosts.lives import BEAT_SECONDS, PATIENCE_SECONDS, Lives
 from surgery_cli.hosts.roll import Roll
 from surgery_cli.hosts.runtime import Board, Seat
 from surgery_cli.hosts.watch import Watch
+from surgery_cli.inputs.ending_signals import ENDED_BY_ANOTHER
 from surgery_cli.store.write.aftermath import is_unknown
 
 _Answer = TypeVar("_Answer")
@@ -76,7 +77,7 @@ class Membership:
     def start(self) -> None:
         """Begin to watch the others, and to be watched."""
         if self.is_first:
-            signal.signal(signal.SIGUSR1, self._interrupt)
+            signal.signal(ENDED_BY_ANOTHER, self._interrupt)
         self._watch.start()
 
     def meet(self, say: Callable[[str], None]) -> None:
@@ -169,9 +170,11 @@ class Membership:
 
     def fail(self, error: BaseException) -> None:
         """Tell all others that this process cannot go on, and why; if one of them has said so before, that counts."""
-        if self._has_told or self._is_settled or self.failure is not None:
+        if self._has_told or self._is_settled:
             return
-        self._has_told = True
+        self._has_told = True  # from here on this process ends by itself, and nothing interrupts it
+        if self.failure is not None:
+            return
         code, problems = said_of(error)
         problems = sent(problems, self.reworded)
         self._say_failed(Failure(self.number, self.host_of(self.number), code, problems))
@@ -237,7 +240,7 @@ class Membership:
             self._board.put("end/failed", msgspec.msgpack.encode(failure, enc_hook=str))
 
     def _interrupt(self, _: int, __: FrameType | None) -> None:
-        if not (self._is_ending or self._is_settled):
+        if not (self._is_ending or self._is_settled or self._has_told):
             raise Ended
 
     # ---- the thread that watches
@@ -277,7 +280,7 @@ class Membership:
         if self.is_first:
             ident = threading.main_thread().ident
             assert ident is not None
-            signal.pthread_kill(ident, signal.SIGUSR1)
+            signal.pthread_kill(ident, ENDED_BY_ANOTHER)
             return
         self._is_ending = True
         self._on_failure(failure)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from surgery_cli.inputs.ending_signals import ENDED_BY_ANOTHER, INTERRUPTING
 from surgery_cli.store.filesystem.interruptions import Threads, deferred, uninterrupted
 from surgery_cli.store.filesystem.links import Linker
 
@@ -18,7 +19,7 @@ class Ended(BaseException):
     """As a command line raises it."""
 
 
-@pytest.fixture(params=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.fixture(params=INTERRUPTING)
 def number(request):
     def end(*_):
         raise Ended
@@ -83,6 +84,12 @@ def test_a_signal_is_obeyed_after_the_block_even_if_that_fails(number):
         signal.raise_signal(number)
     with pytest.raises(Ended):
         signal.raise_signal(number)
+
+
+@pytest.mark.parametrize("block", [deferred, uninterrupted])
+def test_what_nobody_awaits_from_another_process_keeps_its_meaning(block):
+    with block():
+        assert signal.getsignal(ENDED_BY_ANOTHER) is signal.SIG_DFL
 
 
 @pytest.mark.parametrize("block", [deferred, uninterrupted])

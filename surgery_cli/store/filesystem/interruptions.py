@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from surgery_cli.inputs.ending_signals import ENDING
+from surgery_cli.inputs.ending_signals import ENDING, INTERRUPTING
 
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """While the block runs, requests to end are noted, and obeyed after it; only the main thread gets any."""
+    """While the block runs, what interrupts is noted, and obeyed after it; only the main thread gets any."""
     came: list[int] = []
     try:
         with _noting(came.append):
@@ -27,7 +27,7 @@ def deferred() -> Iterator[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """While the block runs, requests to end are passed over; only the main thread gets any."""
+    """While the block runs, what interrupts is passed over; only the main thread gets any."""
     with _noting(lambda _: None):
         yield
 
@@ -37,7 +37,8 @@ def _noting(note: Callable[[int], None]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before: dict[int, Any] = {number: signal.getsignal(number) for number in ENDING}
+    found: dict[int, Any] = {number: signal.getsignal(number) for number in INTERRUPTING}
+    before = {number: was for number, was in found.items() if number in ENDING or callable(was)}
     is_over = False
 
     def handle(number: int, frame: FrameType | None) -> None:
