@@ -346,6 +346,11 @@ def test_a_subtree_that_is_one_hole_moves_as_a_whole_and_is_not_taken_apart() ->
     assert places(found) == {"opt_state/0/trace/Dense_0": "opt_state/0/trace/stem"}
     inside = moves(draft, KERNEL, "params/Dense_0/weight")
     assert twins_along(draft, inside) == {}
+    for place in ("params/Dense_0/copy", "params/Dense_0/deep/copy"):
+        for part in ("params/Dense_0", KERNEL):
+            copies = moves(draft, part, place)
+            copied = rekey(draft, {old: (old, *news) for old, news in copies.items()})
+            assert copied.slots == draft.slots
     with pytest.raises(PlanError, match="taken apart"):
         twins_along(draft, moves(draft, KERNEL, "params/elsewhere"))
     gone = dict.fromkeys(moves(draft, "params/Dense_0", "x"), ())

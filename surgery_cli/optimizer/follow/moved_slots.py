@@ -105,7 +105,9 @@ def _new_nodes(draft: Draft, relation: Relation) -> _Nodes:
         news = relation.get(leaf, (leaf,))
         for depth in depths if news else ():
             if leaf[:depth] in touched and depth <= len(leaf):
-                goals[leaf[:depth]].add(tuple(_new_node(leaf, depth, new) for new in news))
+                places = (_new_node(leaf, depth, new) for new in news)
+                # copied within the node, which stays for the leaf and for its copy
+                goals[leaf[:depth]].add(tuple(dict.fromkeys(places)))
     return {node: _if_alike(found) for node, found in goals.items()}
 
 
