@@ -591,6 +591,8 @@ def insert_item(state: State, edit: Fields, world: World, words: Words) -> None:
         state.items = tuple(name for name in state.items if name != item)
     more = {(*place, *tail): leaf for tail, leaf in arriving.items()}
     state.has_strangers |= item is None
+    if any(state.holds_optimizer(path) for path in more):
+        state.may[2] = "something comes into an optimizer's state"
     elsewhere = {path: leaf for path, leaf in rest.items() if path != place}  # an empty dict
     state.leaves = _nested({**elsewhere, **more}, more)
     _check_mixed(state.leaves)
@@ -613,7 +615,7 @@ def _arriving(
 
 def _agree(one: Leaf, other: Leaf) -> bool:
     if one.is_empty or other.is_empty:
-        return one.value == other.value
+        return one.is_empty and other.is_empty and one.value == other.value
     return (one.dtype, one.shape, one.is_text, one.is_python) == (
         other.dtype,
         other.shape,
