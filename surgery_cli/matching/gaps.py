@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from surgery_cli.matching.containers import differing
 from surgery_cli.matching.families import Family
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec, TreeSpec, nodes_above
+from surgery_cli.words.series import folded, in_series
 
 
 class Open(NamedTuple):
@@ -21,15 +22,19 @@ class Open(NamedTuple):
     edit: dict[str, Any]
     """The rule that fails as long as it is open."""
     family: Family | None = None
+    nodes: tuple[LeafPath, ...] = ()
+    """All of which the same is said, where ``path`` is the first of several."""
 
     @property
     def text(self) -> str:
-        """The family, the only leaf, or the node."""
+        """The family, the only leaf, or the node; several by a pattern."""
         if self.family is not None:
             return str(self.family)
-        return str(self.leaves[0] if len(self.leaves) == 1 else self.path)
+        nodes = self.nodes or (self.path,)
+        return ", ".join(folded(map(str, self.leaves if len(self.leaves) == len(nodes) else nodes)))
 
 
+NO_SOURCE: Final = "has no source in A"
 OTHER_VALUES: Final = "has other values in B"
 
 
@@ -52,7 +57,7 @@ def open_between(made: TreeSpec, wanted: TreeSpec) -> list[Open]:
         for node, leaves in highest_nodes(extra, matched)
     ]
     found += [
-        Open(node, "has no source in A", "b", leaves, _exists(node, is_there=True))
+        Open(node, NO_SOURCE, "b", leaves, _exists(node, is_there=True))
         for node, leaves in highest_nodes(missing, reached)
     ]
     for path, there in matched.items():
@@ -71,6 +76,32 @@ def open_between(made: TreeSpec, wanted: TreeSpec) -> list[Open]:
             )
             found.append(Open(path, what, "b", (path,), rule))
     return found
+
+
+def in_rows(left: Iterable[Open]) -> list[Open]:
+    """Of numbered layers of which the same is open, one for all of them: what is left is to be read by a person."""
+    rows: list[Open] = []
+    for pattern, members in in_series(left, lambda one: one.path.exact_pattern, _said):
+        first: Open = members[0]
+        if len(members) > 1:
+            leaves = tuple(leaf for one in members for leaf in one.leaves)
+            rule = {**first.edit, "at": pattern}
+            if rule.get("exists", "shape" in rule):
+                # each of them: that one is there would be enough for `exists`, and for a shape
+                rule.pop("exists", None)
+                rule["count"] = f"{len(members)} nodes"
+            nodes = tuple(one.path for one in members)
+            first = first._replace(leaves=leaves, edit=rule, nodes=nodes)
+        rows.append(first)
+    return rows
+
+
+def _said(one: Open) -> Hashable:
+    """What is said of it, but for where it stands; of families nothing is that of others."""
+    if one.family is not None:
+        return id(one)
+    rule = str({name: value for name, value in one.edit.items() if name != "at"})
+    return one.what, one.side, rule, frozenset(leaf[len(one.path) :] for leaf in one.leaves)
 
 
 def open_containers(made: TreeSpec, wanted: TreeSpec, leaves: Iterable[LeafPath]) -> list[Open]:

@@ -32,6 +32,8 @@ class Gap(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     """``a``: a leaf of A, as the plan leaves it, that B has not; ``b``: a leaf of B that nothing becomes."""
     what: str
     leaves: int
+    nodes: int = 1
+    """How many such nodes ``path`` means, where it is a pattern; each has as many leaves."""
     type: str = ""
     perhaps: list[str] = []
     """What it may be on the other side, no more than guessed."""

@@ -10,7 +10,7 @@ from surgery_cli import reports
 from surgery_cli.matching.edits import Step
 from surgery_cli.matching.families import Family, families_of
 from surgery_cli.matching.fused import Fusion
-from surgery_cli.matching.gaps import OTHER_VALUES, Open, open_values
+from surgery_cli.matching.gaps import NO_SOURCE, OTHER_VALUES, Open, in_rows, open_values
 from surgery_cli.matching.pairing import Pairing
 from surgery_cli.matching.pairs import SAME, Certainty, Leaves, Pair
 from surgery_cli.matching.resized import resizable
@@ -70,6 +70,7 @@ def derivation_of(
     shown += [one for one, _ in fused]
     rows = {id(pair): n for n, pair in enumerate(shown)}
     left = [*left, *(open_values(pair.new, pair.why[-1]) for pair in found.pairs if pair.is_other)]
+    left = in_rows(left)
     placed = {path for pair in every for path in pair.old.members}
     perhaps = _perhaps(found, {p: s for p, s in here.items() if p not in placed}, left, wanted.tree)
     gaps = [_gap(one, wanted.tree, perhaps) for one in left]
@@ -191,12 +192,14 @@ def _gap(
     one: Open, wanted: TreeSpec, perhaps: Mapping[tuple[str, LeafPath], list[str]]
 ) -> reports.Gap:
     texts = dict.fromkeys(text for path in one.leaves for text in perhaps.get((one.side, path), ()))
-    only = one.leaves[0] if len(one.leaves) == 1 else one.path
+    nodes = one.nodes or (one.path,)
+    only = one.leaves[0] if len(one.leaves) == len(nodes) else one.path
     return reports.Gap(
         path=one.text,
         side=one.side,
         what=one.what,
         leaves=len(one.leaves),
+        nodes=len(nodes),
         type=wanted[only].type_text if only in wanted else "",
         perhaps=folded(texts),
         fix=_advice(one),
@@ -214,4 +217,4 @@ def _advice(one: Open) -> str:
             "what was trained since, or must be computed (an offset, an order within an axis)? take the `assert` out if"
             " the pair is right"
         )
-    return "`rename`, `copy` or `add` it" if one.edit.get("exists") else ""
+    return "`rename`, `copy` or `add` it" if one.what == NO_SOURCE else ""

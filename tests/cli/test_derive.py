@@ -135,6 +135,38 @@ def test_a_leaf_without_a_source_is_a_gap(surgery, tmp_path, both):
     )
 
 
+def test_what_is_open_alike_in_all_layers_is_one_gap_that_holds_until_each_is_closed(
+    surgery, tmp_path
+):
+    here, there = {}, {}
+    for layer in range(24):
+        node = f"params/layer_{layer}"
+        here |= {f"{node}/w": (3,), f"{node}/left": (2, 5)}
+        there |= {f"{node}/w": (3,), f"{node}/more/x": (7,), f"{node}/more/y": (7,)}
+    a, b = saved(tmp_path / "a", drawn(here)), saved(tmp_path / "b", drawn(there))
+    derived = surgery("derive", a, b, "--no-values")
+    assert derived.code == 1
+    gaps = [line.strip() for line in derived.err.splitlines() if "gap: " in line]
+    assert [gap.partition(";")[0] for gap in gaps] == [
+        "gap: params/layer_{0..23}/left (24 nodes) has no place in B",
+        "gap: params/layer_{0..23}/more (24 nodes, 2 leaves each) has no source in A",
+    ]
+    plan = tmp_path / "plan.yaml"
+    edits = r"""
+  - {op: delete, at: 'params/layer_{LAYERS}/left'}
+  - {op: copy, at: 'params/layer_{LAYERS}/w', to: 'params/layer_\1/more/x'}
+  - {op: copy, at: 'params/layer_{LAYERS}/w', to: 'params/layer_\1/more/y'}
+"""
+    for layers, code in (("0..22", 2), ("0..23", 0)):
+        own = edits.replace("LAYERS", layers)
+        plan.write_text(derived.out.replace("edits:\n", f"edits:{own}"))
+        planned = surgery("plan", a, plan)
+        assert planned.code == code, planned.err
+        if code:
+            assert "there must be none" in planned.err
+            assert "there must be 24, and there are 23 nodes" in planned.err
+
+
 def test_leaves_that_are_paired_by_name_and_hold_something_else_are_gaps(surgery, tmp_path, both):
     """A leaf that was trained since, or computed, has the shape and the name, and would be silently wrong."""
     known = CONVERSIONS["gemma-flax"]
@@ -627,7 +659,7 @@ def test_kernels_of_one_module_whose_axes_would_be_in_two_orders_are_gaps(surger
     assert derived.code == 1
     assert derived.document["pairs"] == []
     assert {gap["path"] for gap in derived.document["gaps"]} >= {
-        f"layers.{n}.mlp.{name}.weight" for n in range(3) for name in MLP
+        f"layers.{{0..2}}.mlp.{name}.weight" for name in MLP
     }
     said = surgery("derive", tmp_path / "a.safetensors", b).err
     assert "its axes, or those of what stands beside it, would be in another order" in said

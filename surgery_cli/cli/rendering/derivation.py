@@ -65,9 +65,12 @@ def _said(row: PairRow) -> str:
 
 
 def _open(gap: Gap) -> Iterator[str]:
-    kind = (
-        f" ({gap.type})" if gap.type else f" ({leaves_text(gap.leaves)})" if gap.leaves > 1 else ""
-    )
+    each = [gap.type] if gap.type else []
+    if gap.leaves > gap.nodes:
+        each = [leaves_text(gap.leaves // gap.nodes)]
+    if gap.nodes > 1:
+        each = [f"{gap.nodes:,} nodes", *(f"{text} each" for text in each)]
+    kind = f" ({', '.join(each)})" if each else ""
     yield f"gap: {gap.path}{kind} {gap.what}"
     if gap.perhaps:
         yield f"perhaps {', '.join(gap.perhaps)}"
