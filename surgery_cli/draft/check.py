@@ -35,7 +35,7 @@ class ValueRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def name(self) -> str:
-        return msgspec.structs.fields(self)[0].encode_name
+        return self.__struct_encode_fields__[0]
 
     @property
     def text(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, ClassVar, cast
 
 import msgspec
@@ -115,6 +115,7 @@ def _named(field: Any) -> FieldName:
     return FieldName(field.encode_name)
 
 
+@cache  # msgspec compiles the annotations at each call: most of the time of a plan of many rules
 def _fields(kind: type[Rule]) -> tuple[Any, ...]:
     return msgspec.structs.fields(kind)
 
