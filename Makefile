@@ -5,7 +5,7 @@
 #   make oracle   hold what becomes of optimizer state against training itself, for every optimizer of optax (long;
 #                 ARGS="--part 1/8" tries the first eighth)
 #   make powers   try every optimizer of optax out, and write what was seen to optimizer/knowledge/measured.py
-#   make check-all  make check, then in full what it takes a sample of: all of that table anew, every edit in every
+#   make check-all  as make check, and in full what it takes a sample of: all of that table anew, every edit in every
 #                   layout of every state, random plans, runs struck at every moment, rescues, derived plans,
 #                   distributions, and the site; and of the oracle, which takes 200 minutes of a processor, the day's eighth
 #                   (on GitHub all of it each night, in eight jobs)
@@ -59,17 +59,15 @@ oracle: $(INSTALLED)
 powers: $(INSTALLED)
 	@PYTHONPATH=. JAX_PLATFORMS=cpu $(BIN)/python -m tests.optimizer.factory_trials
 
-check-all: check
+check-all: lint docs
 	@$(MAKE) --no-print-directory oracle ARGS="--part $$(( $$(date +%s) / 86400 % 8 + 1 ))/8"
-	@POWERS=all $(BIN)/python -m pytest tests/optimizer/test_measured_powers.py
-	@$(BIN)/python -m pytest tests/judge tests/oracle tests/optimizer tests/test_inverse_sequences.py --every-combination
+	@POWERS=all $(BIN)/python -m pytest tests/judge tests/oracle tests/optimizer --every-combination
 	@$(BIN)/python -m pytest tests/operations tests/compute tests/engine tests/probe tests/store tests/verification tests/conversions --every-combination
-	@$(BIN)/python -m pytest tests/hosts tests/buckets tests/test_benchmarks.py --every-combination
-	@DERIVED_TREES=20000 DERIVED_PLANS=300 $(BIN)/python -m pytest tests/matching tests/cli/test_derive.py tests/cli/test_donor_slots.py tests/cli/test_factored_moments.py --every-combination
+	@$(BIN)/python -m pytest tests/hosts tests/buckets --every-combination
+	@DERIVED_TREES=20000 DERIVED_PLANS=300 $(BIN)/python -m pytest tests/matching tests/cli tests/library tests/pages --every-combination
+	@$(BIN)/python -m pytest tests/test_*.py tests/draft tests/export tests/faults tests/fuzz tests/layout tests/mutants --every-combination
 	@$(BIN)/python -m pytest tests/packaging --every-combination
 	@$(BIN)/python -m pytest tests/browser --every-combination -n 0 -s
-	@$(MAKE) --no-print-directory docs
-	@$(BIN)/python -m pytest tests/pages/test_site.py --every-combination
 	@$(MAKE) --no-print-directory versions ARGS="tests/judge tests/operations tests/store tests/probe"
 	@RESCUES=220 $(BIN)/python -m pytest tests/salvage --every-combination -n 0 -s
 	@$(MAKE) --no-print-directory plans

@@ -63,6 +63,7 @@ def test_an_edit_is_one_data_object_and_one_manifest(service, tmp_path, leaves):
     assert {name for name in names if name.startswith("d/")} <= used
 
 
+@pytest.mark.covers(1)
 @pytest.mark.parametrize("how", LAYOUTS[:2], ids=str)
 @pytest.mark.parametrize("when", ["after it was sent", "before it was sent"])
 def test_what_is_not_what_was_computed_never_becomes_a_result(

@@ -35,6 +35,7 @@ EDITS = {
 }
 
 
+@pytest.mark.covers(1)
 @pytest.mark.parametrize("how", [{}, {"use_ocdbt": False}, {"use_zarr3": True}], ids=str)
 @pytest.mark.parametrize("edit", EDITS)
 def test_the_same_comes_out_there_as_here(bucket, tmp_path, how, edit):

@@ -261,6 +261,7 @@ def test_a_service_that_fails_is_not_taken_for_damage(bucket, tmp_path, monkeypa
     assert "the service fails, or says no, after several tries" in problem.why
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "look",
     [

@@ -52,6 +52,7 @@ def test_who_reads_it_is_told_to_wait_before_anything_else(
             assert (f"`surgery rescue {service.root}/{built}`" in refused.err) == is_there
 
 
+@pytest.mark.covers(1)
 @pytest.mark.parametrize("state", ["living", "elsewhere", "dead"])
 @pytest.mark.parametrize("built", ["new", f"{BESIDE}/new"], ids=["plain", "resume"])
 def test_no_rescue_of_what_a_living_run_writes(service, tmp_path, surgery, built, state):

@@ -374,6 +374,7 @@ def test_fused_leaves_in_any_order_are_found_by_values_or_left_open(
 NAMED_AS_ONE = [(one, names) for names in FUSED.values() for one in names]
 
 
+@pytest.mark.covers(1)
 @pytest.mark.parametrize("back", [False, True], ids=["split", "concat"])
 @pytest.mark.parametrize(("one", "names"), NAMED_AS_ONE, ids=str)
 def test_a_fused_leaf_that_is_named_as_one_of_its_parts_is_cut_by_values_or_a_gap(

@@ -71,6 +71,7 @@ def _run(folder: Path, words: list[str], memory: str = "1MiB") -> tuple[str, int
     return done.stdout, int(done.stderr.split()[-1]) * 1024
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "words",
     [
@@ -146,6 +147,7 @@ def test_every_merge_is_tried_in_every_way() -> None:
     assert tried == ways
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("merge", MERGES, ids=lambda words: "-".join(words[::2]))
 def test_a_merge_of_leaves_in_large_chunks_takes_what_may_be_used_and_no_more_than_was_said(
     saved: Path, tmp_path: Path, merge: list[str], pytestconfig: pytest.Config

@@ -41,6 +41,7 @@ def folder(tmp_path):
         yield Path(name)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("row", ROWS)
 def test_what_strikes_a_run_leaves_the_old_or_the_new_one_and_what_is_said_is_true(
     row: str, commands: Commands, folder: Path

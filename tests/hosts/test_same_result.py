@@ -89,6 +89,7 @@ def check_same(source, folder, edits, count, options=Options()):
     shutil.rmtree(folder)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", EDITS)
 def test_every_kind_of_work(sources, tmp_path, name):
     check_same(sources("ocdbt-zarr2"), tmp_path, EDITS[name], 3)

@@ -51,6 +51,7 @@ STRIKES = {
 OFTEN = ("the second", "the second, the first killed at once", "the second sleeps")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "turn"),
     [

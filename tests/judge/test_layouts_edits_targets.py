@@ -110,6 +110,7 @@ def test_the_original_target_restores_what_was_edited(
     layout.check(destination)
 
 
+@pytest.mark.sampled(3)
 def test_a_restore_without_target_gives_what_it_gives_where_the_edited_state_was_saved(
     plain_combination: Combination, saved: Saved, donors: dict[str, str], tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ def shapes(path: Path, name: str) -> tuple[int, ...]:
     raise AssertionError(name)
 
 
+@pytest.mark.covers(1)
 @pytest.mark.parametrize("rows", [False, True], ids=["one device", "rows"])
 @pytest.mark.parametrize(("ocdbt", "zarr3"), LAYOUTS, ids=NAMES)
 def test_orbax_restores_every_layout_on_the_mesh_that_was_asked_for(

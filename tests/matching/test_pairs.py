@@ -131,6 +131,7 @@ NAMES = {
 }
 
 
+@pytest.mark.covers(1)
 @pytest.mark.parametrize("values", ["same", "others", "none", "all alike"])
 @pytest.mark.parametrize("names", NAMES)
 def test_trees_of_twice_the_leaves_cost_about_twice_the_comparisons(monkeypatch, names, values):

@@ -44,6 +44,7 @@ def said(*edits: Add, **shared: Any) -> list[str]:
     return [f"{problem.what}; {problem.why}; {problem.fix}" for problem in caught.value.problems]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["adafactor", "sm3", "muon", "schedule_free", "multisteps"])
 def test_a_model_with_one_more_layer_is_restored_and_trained_on(name: str, tmp_path: Path) -> None:
     tx, init = TRAINED[name], compiled_init(TRAINED[name])

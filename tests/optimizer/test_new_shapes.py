@@ -214,6 +214,7 @@ def warmed(path: str, fresh: np.ndarray, old: Mapping[str, Any], *, is_sm3: bool
     return fresh
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "size"), [*((name, 12) for name in TRAINED), ("adafactor", 3)])
 def test_a_head_of_another_size_is_restored_and_trained_on(
     name: str, size: int, tmp_path: Path

@@ -234,6 +234,7 @@ def as_trained(transformation, factor, gradients, params):
     return {plain_path(path): np.asarray(leaf, "f8") for path, leaf in stored_leaves(state)}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", SIZED)
 def test_a_power_without_an_assumption_is_that_of_training_with_params_and_gradients_of_any_size(
     name,

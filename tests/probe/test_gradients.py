@@ -73,6 +73,7 @@ def test_statistics_are_those_of_the_gradients_themselves():
     assert measured["hidden"].size == 24
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["Scanned", "Remat", "RawScan", "Jitted", "Vmapped"])
 def test_loops_and_remat_are_seen_in_the_backward_pass_too(name):
     model = getattr(odd, name)()

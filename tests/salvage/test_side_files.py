@@ -56,6 +56,7 @@ def _places(text, config):
     return range(1, len(text), 7 if config.getoption("every_combination") else 17)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("file", FILES)
 def test_what_comes_of_a_flipped_character_has_no_finding(step, file, tmp_path, pytestconfig):
     """Each is refused, with a reason, or what was written is sound: no third way."""

@@ -64,6 +64,7 @@ def _plan(edit: str, donor: Path, *, is_flat: bool = False) -> Any:
     return plan_from_document(document)
 
 
+@pytest.mark.covers(1)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("edit", EDITS)
 def test_a_preview_states_the_bytes_that_the_run_moves(

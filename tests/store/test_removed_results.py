@@ -71,6 +71,7 @@ def _refusal(run: Path, seal: bool) -> SurgeryError | None:
     return None
 
 
+@pytest.mark.covers(1)
 @LAYOUTS
 @pytest.mark.parametrize("what", MEDDLERS)
 @pytest.mark.parametrize("seal", [False, True], ids=["plain", "sealed"])

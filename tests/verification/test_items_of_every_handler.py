@@ -144,6 +144,7 @@ def _said_of_an_edit(root: Path) -> bool:
     return bool(preview.notes) or "recorded but not there" in preview.chosen
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("item", RESTORES)
 def test_what_its_handler_does_not_restore_is_called_whole_by_no_command(
     saved, tmp_path, item, pytestconfig
