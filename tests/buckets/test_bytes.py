@@ -31,6 +31,7 @@ def written(service, folder):
     return [(n.removeprefix(f"{folder}/"), r) for n, r in names if n.startswith(f"{folder}/")]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", LAYOUTS, ids=str)
 def test_an_edited_leaf_goes_through_the_machine_once_each_way(service, tmp_path, how):
     there = uploaded(service, saved(tmp_path / "ck", TREE, **how), f"{service.root}/ck")

@@ -45,6 +45,7 @@ def read_by_tensorstore(server, name):
     return {n: array.read().result() for n, array in opened.items()}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", LAYOUTS, ids=str)
 @pytest.mark.parametrize("compact", ["never", "always"])
 def test_a_result_is_whole(s3, tmp_path, how, compact):

@@ -49,6 +49,7 @@ def check(service, tmp_path, factor=2):
     assert not [name for name in service.names() if "surgery-tmp" in name]
 
 
+@pytest.mark.sampled(2)
 def test_what_was_killed_goes_on(run, service, source, tmp_path):
     ended = run(*command(source, service), cut=["entry+", 5, "SIGKILL"])
     assert ended["code"] == -9, ended["said"]
@@ -118,6 +119,7 @@ def test_only_one_run_goes_on(run, service, source, tmp_path):
     check(service, tmp_path)
 
 
+@pytest.mark.sampled(2)
 def test_what_was_killed_between_its_lock_and_its_first_object_goes_on(
     run, service, source, tmp_path
 ):
@@ -212,6 +214,7 @@ def test_a_replacement_that_was_cut_short_is_finished(run, service, source, tmp_
     check(service, tmp_path, factor=4)
 
 
+@pytest.mark.sampled(2)
 def test_what_has_no_mark_yet_is_not_called_done(run, service, source):
     assert run(*command(source, service))["code"] == 0
     assert run(*command(source, service))["code"] == 0  # done already

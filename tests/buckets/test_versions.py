@@ -43,6 +43,7 @@ def replaced_at_the_first_read(service, name, content):
     service.before = replace
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 @pytest.mark.parametrize("use_case", ["diff", "digests", "verify", "apply"])
 def test_an_array_that_is_replaced_while_it_is_read_is_an_error(

@@ -86,6 +86,7 @@ def completed(line, shell="bash"):
     return process.stdout.split()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("line", "offered"),
     [

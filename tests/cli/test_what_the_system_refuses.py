@@ -176,6 +176,7 @@ def test_no_metadata_is_so_odd_that_it_is_a_bug_or_takes_long(kind, whole, tmp_p
         signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("content", WHOLE, ids=range(len(WHOLE)))
 @pytest.mark.parametrize(
     ("kind", "file"),

@@ -174,6 +174,7 @@ def test_a_merge_of_leaves_in_large_chunks_takes_what_may_be_used_and_no_more_th
 MANY = [words for words in MERGES if words[0] != "interpolate" and "--consensus" not in words]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("merge", MANY, ids=lambda words: words[0])
 def test_the_peak_of_a_merge_of_twenty_is_within_what_was_said_which_grows_little_with_the_members(
     saved: Path, tmp_path: Path, merge: list[str], pytestconfig: pytest.Config
@@ -213,6 +214,7 @@ def test_the_peak_of_an_edit_that_needs_the_whole_leaf_is_near_what_was_said(
     assert 0.6 * promised < peak - base < promised + started
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "words",
     [

@@ -41,7 +41,7 @@ def folder(tmp_path):
         yield Path(name)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("row", ROWS)
 def test_what_strikes_a_run_leaves_the_old_or_the_new_one_and_what_is_said_is_true(
     row: str, commands: Commands, folder: Path
@@ -55,6 +55,7 @@ def test_what_strikes_a_run_leaves_the_old_or_the_new_one_and_what_is_said_is_tr
                 assert not verdict.complaints, (section, words, verdict)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("row", [name for name, row in ROWS.items() if row.deny])
 def test_where_names_cannot_be_exchanged_whatever_fails_while_one_is_given_is_told(
     row: str, commands: Commands, folder: Path

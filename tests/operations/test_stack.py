@@ -106,6 +106,7 @@ UNSTACK = {"op": "unstack", "at": "params/layers", "to": STACK["at"]}
 TX = optax.adamw(1e-2)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("axis", [0, 1])
 def test_a_scanned_model_goes_on_where_the_unrolled_one_stood(axis: int, tmp_path: Path) -> None:
     tx = TX

@@ -97,6 +97,7 @@ def new_bytes(source: Path, new: Path) -> int:
 W = np.random.default_rng(3).normal(size=(12, 8)).astype(np.float32)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=_name)
 @pytest.mark.parametrize(
     ("edit", "expected", "chunks"),

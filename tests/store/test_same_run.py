@@ -243,6 +243,7 @@ MEANS = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("said", ["root", "root@step", "step"])
 @pytest.mark.parametrize("mean", MEANS)
 def test_a_mean_over_steps_becomes_a_new_step_beside_them(tmp_path, mean, said):
