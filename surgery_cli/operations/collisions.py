@@ -96,6 +96,8 @@ def merge_notes(
     ``nodes`` are old places and new ones, ``leaving`` the leaves that do not stay where they are.
     """
     goals = {new for old, new in nodes.items() if old not in draft.leaves and old != new}
+    if not goals:  # of leaves alone, which join nothing
+        return []
     sizes = {len(goal) for goal in goals}
     there: Counter[LeafPath] = Counter()
     for path, recipe in draft.leaves.items():

@@ -32,7 +32,11 @@ class Arrivals:
         self._new: set[LeafPath] = set()
         self._is_rebuilt = False
         self._rebuilt_by: int | None = None
-        self._is_noted = self._is_told = False
+        self._is_surveyed = self._is_meant = self._is_told = False
+        self._open: frozenset[str] = frozenset()
+        """The states that nothing tells apart any more, as of the last survey, by where they stood in the source."""
+        self._meant: frozenset[str] = frozenset()
+        """Those of them that became so by edits which name slots as they are."""
         self.questions: tuple[Question, ...] = ()
         """What only the user can say of states that came, or are no longer what they were."""
 
@@ -48,6 +52,8 @@ class Arrivals:
 
         And whether it rebuilt states; ``index`` is the edit's place in the plan.
         """
+        if after.leaves is before.leaves and after.slots is before.slots:
+            return
         is_more = len(after.leaves) > len(before.leaves)
         for path, leaf in changed.items():
             came = is_more or leaf.home is None or leaf.home.source != SOURCE
@@ -56,8 +62,9 @@ class Arrivals:
         self._new.difference_update(after.slots_of if self._new else ())
         is_meant = edit.follows_nothing or edit.twins == "named"
         if is_meant or _is_rebuilt(before, after, changed):
-            self._is_rebuilt, self._rebuilt_by = True, index
-            self._is_noted |= is_meant
+            self._is_surveyed = self._is_rebuilt = True
+            self._is_meant = is_meant
+            self._rebuilt_by = self._rebuilt_by if is_meant else index
             self._is_told |= edit.twins == "named"
 
     def surveyed(self, draft: Draft, states: States, known: OptimizerSurvey | None) -> Draft:
@@ -73,8 +80,9 @@ class Arrivals:
         if found is None:
             return draft
         asked = [one for one in found.open_questions if _is_about(one, new)]
-        if is_rebuilt and not self._is_told:
-            asked += _new_questions(draft, found, known)
+        if is_rebuilt:
+            rebuilt = self._weighed(draft, _new_questions(draft, found, known))
+            asked += [] if self._is_told else [one for one, _ in rebuilt]
         self.questions += tuple(dict.fromkeys(asked))
         more = {
             path: as_told(slot, draft, states, known)
@@ -96,21 +104,30 @@ class Arrivals:
         Raises:
             PlanError: it does not.
         """
-        found = self._survey(draft, known) if self._rebuilt_by is not None else None
-        if found is None or self._rebuilt_by is None:
+        found = self._survey(draft, known) if self._is_surveyed else None
+        if found is None:
             return draft
-        questions = _new_questions(draft, found, known)
-        if self._is_noted:
-            said = "later edits of these params need `slots:` for it"
-            return draft.noting(
-                *(Consequence(DocsPage.OPTIMIZERS, f"{_untold(one)}: {said}") for one in questions)
-            )
-        if questions:
-            refused = [_refusal(question) for question in questions]
-            if self._rebuilt_by < len(self._plan.origins):
-                refused = [self._plan.origins[self._rebuilt_by].located(one) for one in refused]
+        questions = self._weighed(draft, _new_questions(draft, found, known))
+        refused = [_refusal(one) for one, is_meant in questions if not is_meant]
+        if refused:
+            index = self._rebuilt_by
+            if index is not None and index < len(self._plan.origins):
+                refused = [self._plan.origins[index].located(one) for one in refused]
             raise PlanError.of(refused)
-        return draft
+        said = "later edits of these params need `slots:` for it"
+        return draft.noting(
+            *(Consequence(DocsPage.OPTIMIZERS, f"{_untold(one)}: {said}") for one, _ in questions)
+        )
+
+    def _weighed(self, draft: Draft, questions: list[Question]) -> list[tuple[Question, bool]]:
+        """Each question, and whether it is meant: that is who raises one by naming slots as they are."""
+        homes = [_home_of(one, draft) for one in questions]
+        now = frozenset(homes)
+        self._meant &= now
+        if self._is_meant:
+            self._meant |= now - self._open
+        self._open, self._is_meant = now, False
+        return [(one, home in self._meant) for one, home in zip(questions, homes, strict=True)]
 
     def _survey(self, draft: Draft, known: OptimizerSurvey | None) -> OptimizerSurvey | None:
         """What metadata tell of the draft; what the plan says of places may be gone by now."""
@@ -195,6 +212,16 @@ def _is_about(question: Question, paths: Collection[LeafPath]) -> bool:
     """True if some of the paths stand in the state in question."""
     node = question.problem.path
     return node is not None and any(f"{path}/".startswith(f"{node}/") for path in paths)
+
+
+def _home_of(question: Question, draft: Draft) -> str:
+    """Where the first leaf of the state in question stood in the source, as the state itself may move on."""
+    homes = [
+        leaf.home.path
+        for path, leaf in draft.leaves.items()
+        if leaf.home is not None and leaf.home.source == SOURCE and _is_about(question, (path,))
+    ]
+    return str(min(homes, key=str) if homes else question.problem.path)
 
 
 def _untold(question: Question) -> str:

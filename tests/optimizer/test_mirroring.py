@@ -10,6 +10,7 @@ import pytest
 
 from surgery_cli.draft.recipe import Draft, Output
 from surgery_cli.errors import PlanError
+from surgery_cli.operations.assertion import Assert
 from surgery_cli.operations.base import Operation, Scene
 from surgery_cli.operations.copy import Copy
 from surgery_cli.operations.delete import Delete
@@ -62,9 +63,9 @@ class Lose(Operation, tag="lose"):
         return draft.replaced(leaves={p: out for p, out in draft.leaves.items() if p not in lost})
 
 
-def refusal(structure: Any, edit: Operation, **plan: Any) -> str:
+def refusal(structure: Any, *edits: Operation, **plan: Any) -> str:
     with pytest.raises(PlanError) as caught:
-        resolved(structure, edit, **plan)
+        resolved(structure, *edits, **plan)
     return "\n".join(f"{p.what}: {p.why}; {p.fix}" for p in caught.value.problems)
 
 
@@ -216,8 +217,24 @@ def test_a_state_of_which_nothing_would_tell_what_it_is_is_refused_or_noted(
 ) -> None:
     tree = adam({"a": W, "b": B})
     assert what in refusal(tree, Rename(moves=moves))
+    looks = Assert(at="opt_state", exists=True)
+    assert what in refusal(tree, looks, Rename(moves=moves), looks)
     notes = resolved(tree, Rename(moves=moves, twins="named")).notes
     assert any("nothing would tell" in note or "no longer mirrors" in note for note in notes)
+
+
+def test_who_names_slots_as_they_are_answers_for_no_other_edit() -> None:
+    tree = {**adam({"a": W, "b": B}), "more": W}
+    rebuilds = Rename(moves={"params": "opt_state/0/nu/c"})
+    what = "nothing would tell any more which params 'opt_state/0/nu'"
+    others: list[Operation] = [Delete(at="more", twins="named"), Keep(at=("params", "opt_state"))]
+    for other in others:
+        assert what in refusal(tree, rebuilds, msgspec.structs.replace(other, optional=True))
+    assert what in refusal(tree, others[0], rebuilds)
+    meant = msgspec.structs.replace(rebuilds, twins="named")
+    for other in (others[0], Rename(at="opt_state", to="state"), Rename(at="more", to="x")):
+        notes = resolved(tree, meant, other).notes
+        assert any("nothing would tell any more" in note for note in notes), other
 
 
 def test_what_keep_leaves_of_a_state_is_noted() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from surgery_cli.errors import PlanError
@@ -34,6 +35,7 @@ OPTIMIZER_NAMES: Final = frozenset(
 _OPTIMIZER_WORDS: Final = frozenset({"opt", "optim", "optimizer", "optimizers"})
 
 
+@lru_cache(maxsize=4096)  # a tree has few names, and asks for each of its leaves
 def is_optimizer_name(key: object) -> bool:
     """True for a usual name of optimizer state, with a word before or behind it where there are several.
 
