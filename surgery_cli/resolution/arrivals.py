@@ -82,7 +82,7 @@ class Arrivals:
         asked = [one for one in found.open_questions if _is_about(one, new)]
         if is_rebuilt:
             rebuilt = self._weighed(draft, _new_questions(draft, found, known))
-            asked += [] if self._is_told else [one for one, _ in rebuilt]
+            asked += [one for one, is_meant in rebuilt if not (is_meant and self._is_told)]
         self.questions += tuple(dict.fromkeys(asked))
         more = {
             path: as_told(slot, draft, states, known)

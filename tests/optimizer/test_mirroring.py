@@ -17,6 +17,7 @@ from surgery_cli.operations.delete import Delete
 from surgery_cli.operations.insert_item import InsertItem
 from surgery_cli.operations.keep import Keep
 from surgery_cli.operations.rename import Rename
+from surgery_cli.operations.rescale import Rescale
 from surgery_cli.optimizer.follow.mirroring import mirrors
 from surgery_cli.optimizer.knowledge.factories import FACTORIES
 from surgery_cli.store.open.checkpoint import open_checkpoint
@@ -231,6 +232,8 @@ def test_who_names_slots_as_they_are_answers_for_no_other_edit() -> None:
     for other in others:
         assert what in refusal(tree, rebuilds, msgspec.structs.replace(other, optional=True))
     assert what in refusal(tree, others[0], rebuilds)
+    later = [rebuilds, Rescale(at="opt_state/0/nu/c", by=2.0, optimizer="transform")]
+    assert refusal(tree, others[0], *later) == refusal(tree, *later)
     meant = msgspec.structs.replace(rebuilds, twins="named")
     for other in (others[0], Rename(at="opt_state", to="state"), Rename(at="more", to="x")):
         notes = resolved(tree, meant, other).notes
