@@ -14,6 +14,10 @@ from tests.buckets.server import Faults
 from tests.buckets.test_resume import LOCK, TREE, check, command
 from tests.store.cutting import Runs
 
+EVERY = 8
+TURN = int(os.environ.get("TURN", time.time() // 86400))
+"""A run has up to two hundred moments, each of which takes seconds: every eighth is tried, other ones each day."""
+
 CHANGES = ("write", "copy", "delete")
 ELSEWHERE = "feedbeef"
 
@@ -79,13 +83,15 @@ def test_who_wakes_changes_nothing(
     service, source, runs, tmp_path, begun, how, is_done, pytestconfig
 ):
     elsewhere, here = runs
-    every = pytestconfig.getoption("--every-combination")
+    moments = range(3, 200, 21)
+    if pytestconfig.getoption("--every-combination"):
+        moments = range(1 + TURN % EVERY, 200, EVERY)
     words = command(source, service)
     if begun != "resume":
         words = tuple(word for word in words if word != "--resume")
     if begun == "force":
         words = (*words, "--force")
-    for moment in range(1 if every else 3, 200, 1 if every else 21):
+    for moment in moments:
         for name in service.names():
             if not name.startswith("ck/"):
                 service.remove(name)
