@@ -7,8 +7,8 @@
 #   make powers   try every optimizer of optax out, and write what was seen to optimizer/knowledge/measured.py
 #   make check-all  as make check, and in full what it takes a sample of: all of that table anew, every edit in every
 #                   layout of every state, random plans, runs struck at every moment, rescues, derived plans,
-#                   distributions, and the site; and of the oracle, which takes 200 minutes of a processor, the day's eighth
-#                   (on GitHub all of it each night, in eight jobs)
+#                   distributions, and the site; and of the oracle, which takes 200 minutes of a processor, the day's
+#                   sixteenth (on GitHub all of it each night, in eight jobs)
 #   make mutants  change the code in one place after the other, N times in each of some modules, and say what no test
 #                 notices (N=10 ARGS="--modules tree.paths")
 #   make plans    hold N random plans against flat NumPy (N=2000 SEED=7)
@@ -33,6 +33,7 @@ ARGS ?=
 N ?= 2000
 SEED ?= 1
 HOURS ?= 1
+TODAY := $$(date +%s) / 86400
 
 .PHONY: help demo test check check-all oracle powers plans fuzz rescues soak mutants versions lint docs bench bench-peers samples clean
 
@@ -60,7 +61,7 @@ powers: $(INSTALLED)
 	@PYTHONPATH=. JAX_PLATFORMS=cpu $(BIN)/python -m tests.optimizer.factory_trials
 
 check-all: lint docs
-	@$(MAKE) --no-print-directory oracle ARGS="--part $$(( $$(date +%s) / 86400 % 8 + 1 ))/8"
+	@$(MAKE) --no-print-directory oracle ARGS="--part $$(( $(TODAY) % 16 + 1 ))/16"
 	@POWERS=all $(BIN)/python -m pytest tests/judge tests/oracle tests/optimizer --every-combination
 	@$(BIN)/python -m pytest tests/operations tests/compute tests/engine tests/probe tests/store tests/verification tests/conversions --every-combination
 	@$(BIN)/python -m pytest tests/hosts tests/buckets --every-combination
@@ -70,7 +71,7 @@ check-all: lint docs
 	@$(BIN)/python -m pytest tests/browser --every-combination -n 0 -s
 	@$(MAKE) --no-print-directory versions ARGS="tests/judge tests/operations tests/store tests/probe"
 	@RESCUES=220 $(BIN)/python -m pytest tests/salvage --every-combination -n 0 -s
-	@$(MAKE) --no-print-directory plans
+	@PLANS=300 PLANS_SEED=$$(( $(TODAY) )) $(BIN)/python -m pytest tests/random_plans --every-combination
 
 plans: $(INSTALLED)
 	@PLANS=$(N) PLANS_SEED=$(SEED) $(BIN)/python -m pytest tests/random_plans -n 0 -s $(ARGS)
