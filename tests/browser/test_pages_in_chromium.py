@@ -133,7 +133,7 @@ def test_what_a_row_is_called_can_be_pasted_behind_what_stands_above_it(opened, 
 
 @pytest.mark.parametrize("width", [1300, 600, 320])
 def test_what_is_not_finite_is_red_at_any_width_and_counted_on_top(opened, tmp_path, width):
-    bad = {"nan": [1, np.nan], "inf": [np.inf, 2], "dead": [0, 0], "fine": [1, 2]}
+    bad = {"nan": [1, np.nan], "inf": [np.inf, 2], "dead": [[0, 0]], "fine": [1, 2]}
     np.savez(tmp_path / "some.npz", **{name: np.array(v, "f4") for name, v in bad.items()})
     page = opened("inspect", tmp_path / "some.npz", "--stats", width=width)
     assert page.texts("#verdict") == ["bad: 3 of 4 leaves"]
