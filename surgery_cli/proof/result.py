@@ -27,7 +27,9 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import unreadable
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import Checkpoint
-from surgery_cli.store.open.item import ReadBefore
+from surgery_cli.store.open.contradictions import contradictions
+from surgery_cli.store.open.item import PytreeItem, ReadBefore
+from surgery_cli.store.orbax.sidecars import METADATA
 from surgery_cli.store.write.early_reads import Vouching
 from surgery_cli.store.write.item_plan import ItemPlan
 from surgery_cli.tree.dtypes import item_bytes
@@ -67,6 +69,7 @@ def verify_result(
         filesystem.forget(new)
     written = open_result(new, item=item, prefix_items=prefix_items, before=before)
     _compare_structure(written, draft)
+    _refuse_contradictions(written, plans)
     rest = done.without(_vouched(written, plans, vouching))
     read_back(written, rest, memory_bytes, listener)
     if wrong := other_than_planned(written, plans, memory_bytes):
@@ -116,6 +119,18 @@ def _compare_structure(written: Checkpoint, draft: Draft) -> None:
     if wrong := _laid_out_otherwise(draft, written.tree):
         what = "has other chunks or another sharding than was asked for"
         raise WriteError.of([_problem(path, what) for path in wrong[:MOST_SHOWN]])
+
+
+def _refuse_contradictions(written: Checkpoint, plans: Mapping[str, ItemPlan]) -> None:
+    """What opens here, and Orbax would refuse by what the small files beside the arrays say of them."""
+    for name in plans:
+        item = written.items.get(name)
+        for why in contradictions(item) if isinstance(item, PytreeItem) else ():
+            raise WriteError(
+                f"'{METADATA}' is not that of the arrays in what was written: Orbax could not restore it",
+                why=why,
+                fix=worded("{}; this is worth a report", NOTHING_LEFT),
+            )
 
 
 def _laid_out_otherwise(draft: Draft, written: TreeSpec) -> list[LeafPath]:

@@ -23,14 +23,13 @@ from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
 from surgery_cli.store.orbax.btree import MANIFEST
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
-from surgery_cli.store.orbax.per_leaf import PerLeafStore
 from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS, METADATA, SHARDING, STRINGS
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
 from surgery_cli.store.write.carried_files import carried_files, carried_to, unchosen_files
 from surgery_cli.store.write.item_plan import ItemPlan, Way, is_converted
 from surgery_cli.store.write.ocdbt_references import names_gone
 from surgery_cli.store.write.sidecars import is_rewritten
-from surgery_cli.store.write.strategy import nodes_written
+from surgery_cli.store.write.strategy import is_per_leaf, nodes_written
 from surgery_cli.surgery.exporting import export_document
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.surgery.preparation import Prepared
@@ -179,7 +178,7 @@ def _add_small(
         tally.write(len(files), size)
     tally.read_back(len(files), size)
     store = item.store
-    if isinstance(store, PerLeafStore):
+    if is_per_leaf(item):
         return
     nodes = nodes_written(plan, store, compact=compact) if isinstance(store, OcdbtStore) else 0
     tally.other(_OTHERS_OF_DATABASE)

@@ -15,9 +15,9 @@ from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.link_permission import is_sharing_forbidden
 from surgery_cli.store.open.item import PytreeItem
-from surgery_cli.store.orbax.per_leaf import PerLeafStore
 from surgery_cli.store.write.item_plan import ItemPlan, Way
 from surgery_cli.store.write.sidecars import write_shape
+from surgery_cli.store.write.strategy import is_per_leaf
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.words.quantities import byte_text
 
@@ -112,7 +112,7 @@ def files_of_leaves(plan: ItemPlan, *, copies: bool) -> int:
 
     Zero for layouts that do not keep every leaf in a directory of its own. ``copies``: there are no hard links.
     """
-    if not (isinstance(plan.item, PytreeItem) and isinstance(plan.item.store, PerLeafStore)):
+    if not is_per_leaf(plan.item):
         return 0
     count = len(plan.of(Way.KEEP, Way.MOVE, Way.GRAFT)) + 2 * len(plan.rearranged)
     if copies:

@@ -21,11 +21,11 @@ from surgery_cli.store.open.file_item import FileItem
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
 from surgery_cli.store.orbax.ocdbt import SMALL_BYTES, OcdbtStore
-from surgery_cli.store.orbax.per_leaf import PerLeafStore
 from surgery_cli.store.write.item import copied_leaves
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way, is_converted
 from surgery_cli.store.write.raw_copies import RAW_BATCH_BYTES
 from surgery_cli.store.write.sidecars import write_shape
+from surgery_cli.store.write.strategy import is_per_leaf
 from surgery_cli.surgery.expected_reads import array_of, reads_expected
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.request_tally import PIECE_BYTES, Tally, parts
@@ -122,7 +122,7 @@ def add_written(
     ratio = _ratio(plan)
     count = round(ratio * sum(leaf.written_bytes for leaf in plan.computed))
     chunks = sum(map(_chunks_written, plan.computed))
-    if isinstance(plan.item, PytreeItem) and isinstance(plan.item.store, PerLeafStore):
+    if is_per_leaf(plan.item):
         leaves = len(plan.computed)
         tally.write(chunks + leaves, count + _DOCUMENT_BYTES * leaves)
         described = _DOCUMENT_BYTES * len(plan.leaves)

@@ -25,6 +25,7 @@ from surgery_cli.store.write.ocdbt import OcdbtWriter, folder_of_process
 from surgery_cli.store.write.per_leaf import PerLeafWriter
 from surgery_cli.store.write.raw_copies import Copies, everything
 from surgery_cli.store.write.sidecars import write_sidecars
+from surgery_cli.store.write.strategy import is_per_leaf
 
 
 def open_writer(
@@ -61,8 +62,8 @@ def open_part(
     """The writer for what one of several processes makes of an item: of arrays, in no file of the others."""
     item = plan.item
     arrays: ArrayWriter = NoArrays()
-    if isinstance(item, PytreeItem) and isinstance(item.store, PerLeafStore):
-        arrays = PerLeafWriter(target, item.store.zarr, linker)
+    if isinstance(item, PytreeItem) and is_per_leaf(item):
+        arrays = _array_writer(item, target, linker, compact=compact, copies=copies)
     elif isinstance(item, PytreeItem):
         folder = folder_of_process(target, number)
         arrays = _array_writer(item, folder, linker, compact=True, copies=copies)
@@ -90,7 +91,7 @@ class PartWriter(ItemWriter):
 
 def copied_leaves(plan: ItemPlan, *, compact: bool) -> Sequence[PlannedLeaf]:
     """The leaves whose stored values pass through memory, encoded, on their way into a database."""
-    if not isinstance(plan.item, PytreeItem) or isinstance(plan.item.store, PerLeafStore):
+    if not isinstance(plan.item, PytreeItem) or is_per_leaf(plan.item):
         return ()
     return [leaf for leaf in plan.leaves if leaf.taken] if compact else plan.of(Way.RAW)
 
@@ -162,7 +163,10 @@ def _array_writer(
         return OcdbtWriter(target, store, linker, compact=compact, copies=copies, buffered=buffered)
     if item.aggregate is not None:
         return NoArrays()
-    fresh = OcdbtStore(item.directory, 3 if item.sidecars.use_zarr3 else 2)
+    zarr = 3 if item.sidecars.use_zarr3 else 2
+    if is_per_leaf(item):
+        return PerLeafWriter(target, zarr, linker, buffered=buffered)
+    fresh = OcdbtStore(item.directory, zarr)
     return OcdbtWriter(target, fresh, linker, compact=True, buffered=buffered)
 
 

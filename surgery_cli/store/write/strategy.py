@@ -11,10 +11,11 @@ import msgspec
 
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.boundary import Boundary
-from surgery_cli.store.open.item import PytreeItem
+from surgery_cli.store.open.item import Item, PytreeItem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, below
 from surgery_cli.store.orbax.btree import Extent, extent
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
+from surgery_cli.store.orbax.per_leaf import PerLeafStore
 from surgery_cli.store.write.chunk_references import Taken
 from surgery_cli.store.write.item_plan import ItemPlan, Way
 from surgery_cli.store.write.ocdbt_references import names_gone
@@ -140,3 +141,10 @@ def is_compact(
         share = round(100 * costs.dead_bytes / costs.own_bytes)
         return True, f"{share} % of the linked bytes would be dead"
     return False, "unchanged leaves refer to the source's own bytes"
+
+
+def is_per_leaf(item: Item) -> bool:
+    """True if arrays get a directory each: those of an item without any, if its metadata say so of those to come."""
+    if not isinstance(item, PytreeItem) or item.store is not None:
+        return isinstance(item, PytreeItem) and isinstance(item.store, PerLeafStore)
+    return (item.sidecars.metadata or {}).get("use_ocdbt") is False
