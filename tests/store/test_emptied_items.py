@@ -60,5 +60,9 @@ def test_a_result_that_contradicts_its_metadata_is_refused(emptied, tmp_path, mo
         pytest.skip("written as it is said")
     monkeypatch.setattr(writers, "is_per_leaf", lambda item: False)
     with pytest.raises(WriteError, match="Orbax could not restore it"):
-        apply(empty, tmp_path / "new", {"op": "merge", "at": ["params/w", "params/b"], "with": str(source)})
+        apply(
+            empty,
+            tmp_path / "new",
+            {"op": "merge", "at": ["params/w", "params/b"], "with": str(source)},
+        )
     assert not (tmp_path / "new").exists()
