@@ -182,14 +182,18 @@ def follow_new_values(
 ) -> None:
     policy = policy_of(edit)
     slots = slots_of(state, selected)
-    _refuse_transform(state, edit, selected, slots)
+    takes = world is not None and world.is_checkpoint(edit["with"])
+    if takes and policy == "transform":
+        state.may[2] = "the donor may have no twins"
+    else:
+        _refuse_transform(state, edit, selected, slots)
     reshaped = {p for p in selected if state.leaves[p].shape != before.leaves[p].shape}
     _renew(state, before, edit, reshaped)
     for slot in slots:
         leaf = state.leaves[slot.path]
         if policy == "keep" or slot.param in reshaped:
             continue
-        if policy is None and world is not None and world.is_checkpoint(edit["with"]):
+        if takes and policy in (None, "transform"):
             said = words(slot.path)
             if said not in ("warm", "reset", "keep", "", "refused"):
                 home = state.leaves[slot.param].home
