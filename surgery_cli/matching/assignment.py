@@ -132,7 +132,10 @@ def _best(scores: Mapping[tuple[int, int], float]) -> list[tuple[int, int]]:
     places += [(n, len(columns) + n, _ALONE) for n in rows.values()]
     at, to, prices = (np.array(side) for side in zip(*places, strict=True))
     shape = (len(rows), len(columns) + len(rows))
-    found = min_weight_full_bipartite_matching(coo_array((prices, (at, to)), shape=shape).tocsr())
+    graph = coo_array((prices, (at, to)), shape=shape).tocsr()
+    # SciPy 1.13 keeps the indices as wide as they are given, and takes them narrow alone
+    graph.indices, graph.indptr = graph.indices.astype("i4"), graph.indptr.astype("i4")
+    found = min_weight_full_bipartite_matching(graph)
     olds, news = list(rows), list(columns)
     return sorted((olds[a], news[b]) for a, b in zip(*found, strict=True) if b < len(news))
 
