@@ -55,9 +55,8 @@ def joined(options: Options, reworded: Callable[[str], str] = str) -> Iterator[M
         except BaseException as error:
             member.fail(error)
             raise
-    except (
-        BaseException
-    ) as error:  # also what another's failure interrupts while this process tells its own
+    except BaseException as error:
+        # also what came of another's failure while this process was about to tell its own
         if member.failure is not None and not isinstance(error, SurgeryError):
             raise ended(member.failure) from error
         raise

@@ -145,6 +145,8 @@ def is_compact(
 
 def is_per_leaf(item: Item) -> bool:
     """True if arrays get a directory each: those of an item without any, if its metadata say so of those to come."""
-    if not isinstance(item, PytreeItem) or item.store is not None:
-        return isinstance(item, PytreeItem) and isinstance(item.store, PerLeafStore)
-    return (item.sidecars.metadata or {}).get("use_ocdbt") is False
+    if not isinstance(item, PytreeItem):
+        return False
+    if item.store is None:
+        return (item.sidecars.metadata or {}).get("use_ocdbt") is False
+    return isinstance(item.store, PerLeafStore)
