@@ -45,14 +45,10 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
-# Hundreds of processes are started. Where none may write bytecode beside the sources, as in many a container, each
-# would compile anew all that it imports: they share what is compiled in a folder that goes with the session.
-if sys.dont_write_bytecode:
-    BYTECODE = tempfile.TemporaryDirectory(prefix="bytecode-")
-    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = BYTECODE.name
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or it was asked for by `python -B`
-    sys.dont_write_bytecode = False
-
+# Hundreds of processes are started, which would all compile anew what they import where none may write bytecode, as in
+# many a container. A folder for all of it would not do: what was installed lies compiled beside its sources.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A shell that starts the tests in the background has their interrupts ignored, and so had all that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -70,14 +66,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("every_combination") and not any("[" in word for word in config.args):
+    if not config.getoption("every_combination") and not any("::" in word for word in config.args):
         covers.thin(config, items)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """A flag that a release of XLA does not know ends the process, so others than the pinned one get none."""
-    config.addinivalue_line("markers", covers.MARK)
-    config.addinivalue_line("markers", covers.SAMPLED)
+    for mark in (covers.MARK, covers.SAMPLED, covers.CHECK_ALL):
+        config.addinivalue_line("markers", mark)
     pinned = CONSTRAINTS.read_text("utf-8").split()
     if not config.getoption("every_combination") and f"jaxlib=={version('jaxlib')}" in pinned:
         flag_xla(*PLAIN_CODE)

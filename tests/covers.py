@@ -1,7 +1,8 @@
-"""What the quick tier leaves out of many parameters: all but a cover of a product, or all but every so manieth case."""
+"""What the quick tier leaves out: all but a cover of a product, all but every so manieth case, one of two services."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import combinations
+from zlib import crc32
 
 import pytest
 
@@ -11,6 +12,8 @@ MARK = (
 )
 
 SAMPLED = "sampled(n): of the cases every n-th; all of them with --every-combination, or where one is named"
+
+CHECK_ALL = "check_all: none of its cases but with --every-combination, or where it is named"
 
 
 def covered(points: Sequence[Sequence[Hashable]], strength: int) -> list[int]:
@@ -28,23 +31,44 @@ def covered(points: Sequence[Sequence[Hashable]], strength: int) -> list[int]:
     return sorted(chosen)
 
 
-def _marked(kind: str, items: list[pytest.Item]) -> Iterable[tuple[int, list[pytest.Item]]]:
-    """The number of each mark of this kind, and the cases of its test, in their order."""
-    found: dict[str, tuple[int, list[pytest.Item]]] = {}
+def is_for_other_service(item: pytest.Item) -> bool:
+    """True where a test is for both services, and the quick tier tries it on the other: about as many on each."""
+    test, _, case = item.nodeid.partition("[")
+    services = ("gs", "s3")
+    return bool(case) and item.callspec.params.get("service") == services[crc32(test.encode()) % 2]
+
+
+def _narrowed(
+    items: list[pytest.Item], kind: str, choose: Callable[[int, list[pytest.Item]], Iterable[int]]
+) -> list[pytest.Item]:
+    """Of each test with this mark what is chosen, by the numbers of its cases; all other items."""
+    tests: dict[str, tuple[int, list[pytest.Item]]] = {}
     for item in items:
         if mark := item.get_closest_marker(kind):
-            found.setdefault(item.nodeid.partition("[")[0], (*mark.args, []))[1].append(item)
-    return found.values()
+            tests.setdefault(item.nodeid.partition("[")[0], (*mark.args, []))[1].append(item)
+    left_out: set[pytest.Item] = set()
+    for given, some in tests.values():
+        left_out |= {*some} - {some[number] for number in choose(given, some)}
+    return [item for item in items if item not in left_out]
+
+
+def _cover(strength: int, some: list[pytest.Item]) -> list[int]:
+    return covered([tuple(map(id, item.callspec.params.values())) for item in some], strength)
+
+
+def _sample(every: int, some: list[pytest.Item]) -> range:
+    return range(0, len(some), every)
 
 
 def thin(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect what no cover and no sample needs."""
-    left_out = set()
-    for every, some in _marked("sampled", items):
-        left_out |= {item for number, item in enumerate(some) if number % every}
-    for strength, some in _marked("covers", items):
-        points = [tuple(map(id, item.callspec.params.values())) for item in some]
-        left_out |= set(some) - {some[number] for number in covered(points, strength)}
-    items[:] = [item for item in items if item not in left_out]
-    if left_out:
-        config.hook.pytest_deselected(items=list(left_out))
+    """Deselect what is for check-all alone, what no cover needs, and what no sample has of the rest."""
+    left = [
+        item
+        for item in items
+        if item.get_closest_marker("check_all") is None and not is_for_other_service(item)
+    ]
+    left = _narrowed(_narrowed(left, "covers", _cover), "sampled", _sample)
+    chosen = {*left}
+    if left_out := [item for item in items if item not in chosen]:
+        config.hook.pytest_deselected(items=left_out)
+    items[:] = left

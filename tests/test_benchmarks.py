@@ -23,11 +23,8 @@ def _run(tmp_path: Path, *options: str) -> tuple[dict[str, dict[str, list[dict]]
     return {row["key"]: row["contenders"] for row in rows}, done.stdout
 
 
-def test_rows_run_and_a_bare_loop_gets_the_same_values(
-    tmp_path: Path, pytestconfig: pytest.Config
-) -> None:
-    if not pytestconfig.getoption("every_combination"):
-        pytest.skip("`make check` runs rows of others")
+@pytest.mark.check_all
+def test_rows_run_and_a_bare_loop_gets_the_same_values(tmp_path: Path) -> None:
     rows = ["bfloat16", "average", "diff", "leaves-edit"]
     measured, _ = _run(
         tmp_path, "--rows", ",".join(rows), "--contenders", "surgery,TensorStore loop"
@@ -35,12 +32,14 @@ def test_rows_run_and_a_bare_loop_gets_the_same_values(
     assert sorted(measured) == sorted(rows)
 
 
-def test_what_must_be_reached_is_said_of_the_rows_that_were_measured(
-    tmp_path: Path, pytestconfig: pytest.Config
-) -> None:
-    rows = {"leaf": "one leaf", "logical": "huge checkpoint"}
-    if pytestconfig.getoption("every_combination"):
-        rows |= {"large": "large leaf", "large-reshard": "large leaf resharded"}
+@pytest.mark.check_all
+def test_what_must_be_reached_is_said_of_the_rows_that_were_measured(tmp_path: Path) -> None:
+    rows = {
+        "leaf": "one leaf",
+        "logical": "huge checkpoint",
+        "large": "large leaf",
+        "large-reshard": "large leaf resharded",
+    }
     measured, printed = _run(
         tmp_path,
         "--rows",
@@ -84,24 +83,23 @@ def test_the_readme_s_table_is_made_from_the_measurements(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.check_all
 def test_the_script_with_orbax_gets_the_same_values_and_rows_in_a_bucket_count_requests_and_bytes(
-    tmp_path: Path, pytestconfig: pytest.Config
+    tmp_path: Path,
 ) -> None:
-    on_disk, in_bucket = [], ["bucket-leaf"]
-    if pytestconfig.getoption("every_combination"):
-        on_disk = [
-            "scan",
-            "moments",
-            "stack",
-            "reshard",
-            "graft",
-            "unstack",
-            "transpose",
-            "vocabulary",
-            "unscan",
-            "looks",
-        ]
-        in_bucket += ["bucket-inspect"]
+    on_disk = [
+        "scan",
+        "moments",
+        "stack",
+        "reshard",
+        "graft",
+        "unstack",
+        "transpose",
+        "vocabulary",
+        "unscan",
+        "looks",
+    ]
+    in_bucket = ["bucket-leaf", "bucket-inspect"]
     rows = on_disk + in_bucket
     measured, printed = _run(
         tmp_path, "--rows", ",".join(rows), "--contenders", "surgery,Orbax script"
@@ -115,11 +113,8 @@ def test_the_script_with_orbax_gets_the_same_values_and_rows_in_a_bucket_count_r
     assert "gs:// one leaf: bytes up over the leaf's" in printed
 
 
-def test_a_numpy_script_merges_to_the_same_values(
-    tmp_path: Path, pytestconfig: pytest.Config
-) -> None:
-    if not pytestconfig.getoption("every_combination"):
-        pytest.skip("tests of merges hold the values against NumPy")
+@pytest.mark.check_all
+def test_a_numpy_script_merges_to_the_same_values(tmp_path: Path) -> None:
     result = tmp_path / "peers.json"
     command = [sys.executable, BENCH.with_name("peers.py"), "--size", "tiny", "--repeats", "1"]
     places = ["--members", "2", "--scratch", tmp_path / "scratch", "--json", result]

@@ -177,7 +177,7 @@ VALUES: list[list[dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("edits", [*PLACES, *SHAPES, *VALUES], ids=str)
 def test_the_inverse_gives_back_the_original_bit_for_bit(
     source: Path, original: Any, tmp_path: Path, edits: list[dict[str, Any]]

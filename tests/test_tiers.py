@@ -3,14 +3,16 @@
 import itertools
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tests.covers import covered
+from tests.covers import covered, is_for_other_service
 
 ROOT = Path(__file__).parents[1]
 HAS_MORE = re.compile(
-    r"getoption\(\s*\"(--)?every.combination\"|^@pytest\.mark\.(covers|sampled)\(", re.MULTILINE
+    r"getoption\(\s*\"(--)?every.combination\"|^@pytest\.mark\.(covers|sampled|check_all)\b",
+    re.MULTILINE,
 )
 
 
@@ -65,3 +67,19 @@ def test_a_product_with_gaps_is_covered_where_it_has_something():
     points = [("a", 1), ("a", 2), ("b", 2)]
     assert covered(points, 1) == [0, 2]
     assert covered(points, 2) == [0, 1, 2]
+
+
+def test_a_test_for_both_services_is_tried_on_one_of_them_and_as_many_on_each():
+    kept = []
+    for number in range(200):
+        for name in ("gs", "s3"):
+            case = SimpleNamespace(params={"service": name})
+            item = SimpleNamespace(
+                nodeid=f"tests/a.py::test_{number}[{name}-rest]",
+                callspec=case,
+            )
+            kept += [] if is_for_other_service(item) else [(number, name)]
+    assert [number for number, _ in kept] == [*range(200)]
+    assert 60 < sum(name == "gs" for _, name in kept) < 140
+    plain = SimpleNamespace(nodeid="tests/a.py::test_alone")
+    assert not is_for_other_service(plain)

@@ -22,10 +22,11 @@ LEAVES = 99_999
 PARTS = ["attention/query", "attention/key", "attention/out", "mlp/up", "mlp/down", "norm/scale"]
 
 
+pytestmark = pytest.mark.check_all
+
+
 @pytest.fixture(scope="module")
-def browser(pytestconfig):
-    if not pytestconfig.getoption("every_combination"):
-        pytest.skip("starts a browser")
+def browser():
     if found() is None:
         pytest.skip("no Chromium is installed")
     chromium = Chromium()

@@ -147,6 +147,7 @@ def test_what_replaces_another_is_not_removed_where_it_alone_is_whole(
     assert open_checkpoint(new).tree
 
 
+@pytest.mark.sampled(2)
 def test_force_after_a_killed_run_replaces_what_stood_there(service, source, new, surgery):
     killed(
         service,

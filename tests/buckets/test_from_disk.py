@@ -94,7 +94,7 @@ def test_it_is_the_same_bit_for_bit_within_the_memory(bucket, here):
     assert peaks[1] - peaks[0] < 60 * MIB
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.check_all
 @pytest.mark.parametrize(
     ("service", "kind", "layout"),
     [

@@ -174,7 +174,7 @@ def test_a_database_that_was_lost_is_said_and_made_anew(run, service, source, tm
     check(service, tmp_path)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", ["503", "reset", "lost", "cut"])
 def test_faults_while_a_lock_is_taken_over_leave_it_with_one(service, kind):
     place = path_at(f"{service.root}/new")

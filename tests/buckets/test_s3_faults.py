@@ -24,7 +24,7 @@ def source(s3, tmp_path):
     return s3.upload(saved(tmp_path / "ck", tree), "s3://bkt/ck")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("kind", ["503", "reset", "lost", "cut"])
 def test_faults_change_no_result(s3, source, kind):
     before = s3.names()

@@ -41,7 +41,7 @@ def test_a_manifest_may_lie_in_a_bucket(service, there, surgery):
     assert (missing.code, "cannot be read" in missing.err) == (2, True)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("kind", ["lost", "reset"])
 def test_faults_change_no_seal(service, there, kind):
     service.faults = Faults(kind, every=3)

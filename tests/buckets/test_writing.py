@@ -203,7 +203,7 @@ def test_a_lock_that_stands_is_named(bucket, tmp_path, owner, what, why, fix):
         open_checkpoint("gs://bkt/new")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("kind", ["503", "reset", "lost", "cut"])
 def test_faults_change_no_result(bucket, tmp_path, kind):
     there = uploaded(bucket, saved(tmp_path / "ck"), "gs://bkt/ck")

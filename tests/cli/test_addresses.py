@@ -87,6 +87,7 @@ SERVED_FILES = {("seal", "--to"), ("seal", "--sha256sums"), ("verify", "--like-m
 """Records may, too."""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "wanted"), places())
 def test_every_place_of_every_command_refuses_an_address_of_elsewhere(
     surgery, tmp_path, monkeypatch, name, wanted
@@ -100,6 +101,7 @@ def test_every_place_of_every_command_refuses_an_address_of_elsewhere(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "wanted"), places())
 def test_every_place_of_every_command_works_on_a_bucket_or_refuses_it_by_name(
     surgery, tmp_path, monkeypatch, unreachable, name, wanted

@@ -165,6 +165,7 @@ def rename_head(surgery, normed, tmp_path, *words):
     )  # fmt: skip
 
 
+@pytest.mark.check_all
 def test_a_result_of_another_model_is_held_against_the_source_with_all_its_settings(
     surgery, normed, tmp_path
 ):

@@ -632,6 +632,7 @@ def layers_of_one_width(tmp_path):
     return made
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("values", ["--values", "--no-values"])
 @pytest.mark.parametrize("zero_biases", [False, True])
 @pytest.mark.parametrize("is_stacked", [False, True], ids=["side by side", "stacked"])

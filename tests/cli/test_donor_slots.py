@@ -110,7 +110,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("factory", "here", "there", "is_taken"), PAIRS)
 def test_slots_are_taken_where_their_steps_stay_those_of_the_donor(
     graft, factory, here, there, is_taken
@@ -404,6 +404,7 @@ SCHEDULED = {
 }
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", SCHEDULED)
 @pytest.mark.parametrize(("there", "is_said"), [(104, True), (100, False)])
 def test_a_schedule_that_stands_elsewhere_in_the_donor_is_said_with_both_counts(

@@ -54,6 +54,7 @@ EDITS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.covers(1)
 @pytest.mark.parametrize("edit", EDITS)
 @pytest.mark.parametrize("least", [8, 16])

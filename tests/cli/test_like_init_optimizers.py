@@ -202,7 +202,7 @@ def halved(surgery, source, at, like, *more):
 # --- what an NNX optimizer shows of its slots ---------------------------------------------------------------
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("recipe", ["clipped", "averaged", "masked", "factored", "labelled"])
 def test_the_slots_of_an_nnx_optimizer_follow_as_if_the_params_had_been_scaled_all_along(
     surgery, script, tmp_path, recipe

@@ -44,7 +44,7 @@ def eight(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, dict]:
     return values, facts
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.check_all
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_every_edit_on_devices_equals_the_hosts_to_rounding(
     eight: tuple[dict, dict], placement: str

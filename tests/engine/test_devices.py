@@ -86,7 +86,7 @@ def _params(path: Path) -> dict[str, np.ndarray]:
         return checkpointer.restore(path)["params"]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("placement", ["device", "mesh"])
 @pytest.mark.parametrize("edit", EDITS)
 def test_a_placement_gives_the_hosts_values_to_rounding(

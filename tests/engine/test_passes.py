@@ -44,7 +44,7 @@ def _karcher(stored: list[Recipe]) -> Recipe:
     return Made(kernel, (*stored, gram_of(stored, None, W)), stored[0].spec, W)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.check_all
 @pytest.mark.parametrize("make", [_ties, _karcher], ids=["ties", "karcher"])
 def test_less_memory_means_more_passes_and_the_same_values(make) -> None:
     values = _members()

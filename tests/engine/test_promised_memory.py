@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import flax.serialization
 import jax
@@ -71,7 +72,7 @@ def _run(folder: Path, words: list[str], memory: str = "1MiB") -> tuple[str, int
     return done.stdout, int(done.stderr.split()[-1]) * 1024
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "words",
     [
@@ -113,10 +114,10 @@ MERGES = [
 """How each operation is called that merges checkpoints, in each of its ways."""
 
 
-def _pass_over(merge: list[str], config: pytest.Config, *, but: list[str]) -> None:
+def _each(merges: list[list[str]], quick: list[str]) -> list[Any]:
     """Each takes seconds: one is enough in `make check`."""
-    if merge != but and not config.getoption("every_combination"):
-        pytest.skip("`make check-all` tries every merge")
+    rest = [pytest.param(one, marks=pytest.mark.check_all) for one in merges if one != quick]
+    return [quick, *rest]
 
 
 def _members(saved: Path, tmp_path: Path, kind: str, count: int) -> list[str]:
@@ -147,13 +148,13 @@ def test_every_merge_is_tried_in_every_way() -> None:
     assert tried == ways
 
 
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("merge", MERGES, ids=lambda words: "-".join(words[::2]))
+@pytest.mark.parametrize(
+    "merge", _each(MERGES, ["ties", "--density", "0.5"]), ids=lambda words: "-".join(words[::2])
+)
 def test_a_merge_of_leaves_in_large_chunks_takes_what_may_be_used_and_no_more_than_was_said(
-    saved: Path, tmp_path: Path, merge: list[str], pytestconfig: pytest.Config
+    saved: Path, tmp_path: Path, merge: list[str]
 ) -> None:
     """The chunk is to the memory as one of 73 MB is to 256 MiB; the leaf has two of them."""
-    _pass_over(merge, pytestconfig, but=["ties", "--density", "0.5"])
     memory = 140 * MIB
     count = 2 if merge[0] == "interpolate" else 4
     words = [merge[0], "two", str(tmp_path / "new"), "w", *merge[1:]]
@@ -174,12 +175,11 @@ def test_a_merge_of_leaves_in_large_chunks_takes_what_may_be_used_and_no_more_th
 MANY = [words for words in MERGES if words[0] != "interpolate" and "--consensus" not in words]
 
 
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("merge", MANY, ids=lambda words: words[0])
+@pytest.mark.check_all
+@pytest.mark.parametrize("merge", _each(MANY, ["average"]), ids=lambda words: words[0])
 def test_the_peak_of_a_merge_of_twenty_is_within_what_was_said_which_grows_little_with_the_members(
-    saved: Path, tmp_path: Path, merge: list[str], pytestconfig: pytest.Config
+    saved: Path, tmp_path: Path, merge: list[str]
 ) -> None:
-    _pass_over(merge, pytestconfig, but=["average"])
     words = [merge[0], "one", str(tmp_path / "new"), "w", *merge[1:]]
     words += _members(saved, tmp_path, "other", 20)
     preview, base = _run(saved, [*words, "--dry-run"])
@@ -192,6 +192,7 @@ def test_the_peak_of_a_merge_of_twenty_is_within_what_was_said_which_grows_littl
     assert promised < 12 * LEAF  # the members alone are twenty
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "words",
     [
@@ -214,7 +215,7 @@ def test_the_peak_of_an_edit_that_needs_the_whole_leaf_is_near_what_was_said(
     assert 0.6 * promised < peak - base < promised + started
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "words",
     [

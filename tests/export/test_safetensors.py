@@ -234,6 +234,7 @@ def test_edits_come_before_and_nothing_else_is_written(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("chunks", [(40, 7), (3, 700), (64, 64), None])
 def test_leaves_of_any_chunks_are_written_block_by_block_in_c_order(
     tmp_path: Path, chunks: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch

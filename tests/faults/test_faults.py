@@ -41,7 +41,7 @@ def folder(tmp_path):
         yield Path(name)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("row", ROWS)
 def test_what_strikes_a_run_leaves_the_old_or_the_new_one_and_what_is_said_is_true(
     row: str, commands: Commands, folder: Path
@@ -55,7 +55,7 @@ def test_what_strikes_a_run_leaves_the_old_or_the_new_one_and_what_is_said_is_tr
                 assert not verdict.complaints, (section, words, verdict)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.check_all
 @pytest.mark.parametrize("row", [name for name, row in ROWS.items() if row.deny])
 def test_where_names_cannot_be_exchanged_whatever_fails_while_one_is_given_is_told(
     row: str, commands: Commands, folder: Path
@@ -69,6 +69,7 @@ def test_where_names_cannot_be_exchanged_whatever_fails_while_one_is_given_is_to
                 assert not verdict.complaints, (fault, at, verdict)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("deed", filesystems.DEEDS)
 def test_wherever_a_run_reads_and_writes_it_is_done_or_refused_as_that_place_asks_for(
     deed: str, commands: Commands, folder: Path

@@ -51,6 +51,7 @@ def test_one_that_dies_before_its_first_sign_of_life_is_found_with_its_host(sour
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_those_that_wait_for_others_end_with_the_one_that_ends(source, tmp_path, how):
     processes = Processes(

@@ -73,6 +73,7 @@ def kill_one(source, folder, count, killed, delay, how=signal.SIGKILL):
     check_end(processes.ended(), folder, killed, how)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("killed", "how"), [(1, signal.SIGKILL), (0, signal.SIGKILL)])
 def test_one_that_is_killed_ends_the_others(source, tmp_path, killed, how):
     draw = random.Random(11 + killed)

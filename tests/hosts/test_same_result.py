@@ -89,12 +89,13 @@ def check_same(source, folder, edits, count, options=Options()):
     shutil.rmtree(folder)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", EDITS)
 def test_every_kind_of_work(sources, tmp_path, name):
     check_same(sources("ocdbt-zarr2"), tmp_path, EDITS[name], 3)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("layout", list(LAYOUTS)[1:])
 def test_every_layout(sources, tmp_path, layout):
     check_same(sources(layout), tmp_path, EDITS["cast"], 3)

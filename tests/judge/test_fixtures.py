@@ -62,6 +62,7 @@ def test_every_checkpoint_opens_with_exactly_its_true_values(name: str) -> None:
     assert _false_leaves(FIXTURES / name, name) == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("compact", ["never", "always"])
 @pytest.mark.parametrize("name", finished())
 def test_an_edit_of_one_leaf_leaves_every_other_one_exact(

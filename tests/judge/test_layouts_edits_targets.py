@@ -93,7 +93,7 @@ def _names(found: Iterable[Combination], *parts: int) -> set[tuple[str, ...]]:
     return {tuple(combination[part].name for part in parts) for combination in found}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_the_original_target_restores_what_was_edited(
     combination: Combination, saved: Saved, donors: dict[str, str], tmp_path: Path
 ) -> None:

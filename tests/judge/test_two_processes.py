@@ -39,7 +39,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.check_all
 @pytest.mark.parametrize("compact", ["never", "always"])
 def test_both_processes_restore_what_was_edited(root: Path, tmp_path: Path, compact: str) -> None:
     fields = {"at": "params/dense/kernel", "by": "0.5", "optimizer": "transform"}

@@ -335,6 +335,7 @@ def dense(tmp_path_factory):
     return folder
 
 
+@pytest.mark.check_all
 def test_every_document_of_the_library_is_true_where_the_command_exits_with_0_or_refuses(
     dense, tmp_path, run_surgery
 ):

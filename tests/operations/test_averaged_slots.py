@@ -99,6 +99,7 @@ OPTIMIZERS: dict[str, tuple[Callable[[], Any], bool]] = {
 """Factories, and whether all that they keep is linear in the gradients."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_every_slot_is_the_mean_of_those_of_the_members_and_training_goes_on(
     name: str, tmp_path: Path

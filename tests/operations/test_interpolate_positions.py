@@ -163,6 +163,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.covers(1)
 @pytest.mark.parametrize("policy", [None, "transform", "reset"])
 @pytest.mark.parametrize("name", OPTIMIZERS)

@@ -216,7 +216,7 @@ def refactored(slots: dict[str, np.ndarray], shape: Shape, edit: Edit) -> dict[s
     return dict(zip((parts["v_row"], parts["v_col"], parts["v"]), (*means, none), strict=True))
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("case", CASES)
 def test_every_slot_is_as_optax_would_have_it(case: str, tmp_path: Path) -> None:
     tx, shape = CASES[case]

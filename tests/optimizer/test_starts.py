@@ -200,6 +200,7 @@ def edit_by(name: str, folder: Path) -> LeafOperation:
     return Rescale(at="params/w", by=str(folder / "factor.npy"))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.covers(1)
 @pytest.mark.parametrize(("steps", "scale"), [(1, 0.1), (4, 1e-3), (50, 0.1), (400, 10.0)])
 @pytest.mark.parametrize("name", FADING)

@@ -52,9 +52,7 @@ def test_every_package_of_an_extra_is_pinned():
 
 
 @pytest.fixture(scope="module")
-def distributions(tmp_path_factory, pytestconfig):
-    if not pytestconfig.getoption("every_combination"):
-        pytest.skip("builds the distributions, and installs each in an environment of its own")
+def distributions(tmp_path_factory):
     place, source = tmp_path_factory.mktemp("dist"), tmp_path_factory.mktemp("source")
     for name in run(
         "git", "ls-files"
@@ -77,6 +75,7 @@ def run(*words, cwd=ROOT):
     return ended.stdout
 
 
+@pytest.mark.check_all
 def test_the_wheel_is_the_package_with_its_license_and_nothing_else(distributions):
     with zipfile.ZipFile(distributions["whl"]) as wheel:
         names = [name for name in wheel.namelist() if ".dist-info/" not in name]
@@ -85,6 +84,7 @@ def test_the_wheel_is_the_package_with_its_license_and_nothing_else(distribution
     assert sorted(names) == sorted(in_the_package())
 
 
+@pytest.mark.check_all
 @pytest.mark.parametrize("kind", ["whl", "gz"])
 def test_an_edit_runs_from_what_was_built(distributions, kind, tmp_path):
     """In an empty directory: nothing of the checkout can be imported there."""

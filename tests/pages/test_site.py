@@ -35,14 +35,9 @@ class Fetched(HTMLParser):
             self.found += [given[name] for name in ("src", "srcset", "data") if name in given]
 
 
-@pytest.fixture
-def built(pytestconfig):
-    if not pytestconfig.getoption("every_combination"):
-        pytest.skip("`make docs` builds the site, in an environment of its own")
-    return sorted(SITE.rglob("*.html"))
-
-
-def test_no_page_fetches_anything_from_elsewhere(built):
+@pytest.mark.check_all  # which builds it, in an environment of its own
+def test_no_page_fetches_anything_from_elsewhere():
+    built = sorted(SITE.rglob("*.html"))
     assert len(built) > 40
     for page in built:
         parser = Fetched()

@@ -88,6 +88,7 @@ def decoder(models, tmp_path_factory):
     return save(tmp_path_factory.mktemp("decoder") / "ckpt", variables)
 
 
+@pytest.mark.check_all
 def test_a_cache_of_another_length_than_the_input_is_taken_as_it_is(models, decoder):
     module, variables = variables_of(models, "Decoder", jnp.zeros((1, 16), jnp.int32))
     token = np.array([[3]], np.int32)

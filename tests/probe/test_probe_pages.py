@@ -71,10 +71,12 @@ def numbers(text):
     return [float(number) for number in NUMBER.findall(ROUNDING.sub("…", text))]
 
 
+@pytest.mark.check_all
 def test_the_page_on_the_first_nan_finds_it_in_a_checkpoint_damaged_so(check, damaged):
     check("finding-the-first-nan", damaged)
 
 
+@pytest.mark.check_all
 def test_the_page_on_proving_an_edit_shows_what_is_printed(check, tmp_path):
     shutil.copytree(REPOSITORY / "sample_checkpoints", tmp_path / "sample_checkpoints")
     plans = re.findall(r"```yaml\n(.*?)```", page("proving-an-edit"), re.DOTALL)

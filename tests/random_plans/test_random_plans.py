@@ -31,7 +31,7 @@ from tests.random_plans.optimizers import TOLD
 from tests.random_plans.trees import is_storable, samples
 from tests.random_plans.world import World
 
-PLANS = int(os.environ.get("PLANS", "35"))
+PLANS = int(os.environ.get("PLANS", "21"))
 SEED = int(os.environ.get("PLANS_SEED", "1"))
 MOST_EDITS = 6
 

@@ -90,6 +90,7 @@ def test_the_same_leaf_of_another_step_describes_it(saved, tmp_path, damage, sai
     _assert_true(tmp_path / "new", _tree())
 
 
+@pytest.mark.sampled(2)
 def test_a_leaf_of_its_kind_describes_it_on_a_condition_that_is_on_record(saved, tmp_path):
     step, _, document = saved
     for name in _names(step, document):

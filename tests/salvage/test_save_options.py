@@ -67,6 +67,7 @@ def test_what_is_not_damaged_is_whole(use_ocdbt, use_zarr3, chunk_bytes, is_shar
     _is_whole(tmp_path / "saved", tree, tmp_path)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("use_compression", [True, False])
 @pytest.mark.parametrize(("use_ocdbt", "use_zarr3"), LAYOUTS)
 def test_axes_to_cut_and_compression_change_nothing(

@@ -72,7 +72,7 @@ def _assert_whole(place):
 STORED = ["params.kernel", "params.bias", "opt.0.mu.kernel", "opt.2.count", "name", "step"]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("knows", [None, "like", "fill_from"])
 def test_every_leaf_that_metadata_leaves_out_comes_back(saved, tmp_path, knows):
     said = {"allow_partial": True} if knows is None else {knows: str(saved)}

@@ -418,6 +418,7 @@ def _chunks_of(labels: np.ndarray, chunks: tuple[int, ...]) -> list[bytes]:
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.covers(1)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=_name)
 @pytest.mark.parametrize("seed", range(3))

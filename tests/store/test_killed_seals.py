@@ -28,6 +28,7 @@ def sealable(request, tmp_path):
     return place
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("may_write_around", [True, False])
 def test_what_a_killed_seal_left_goes_by_the_name_of_what_was_sealed(
     sealable, tmp_path, may_write_around

@@ -42,6 +42,7 @@ def source(request, tmp_path):
     return path
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("folders", "files"), [(0o700, 0o600), (0o750, 0o640), (0o770, 0o660), (0o755, 0o600)]
 )

@@ -90,6 +90,7 @@ def test_a_preview_states_the_bytes_that_the_run_moves(
     assert before.bytes_copied == done.bytes_copied
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["msgpack", "safetensors", "npz"])
 @pytest.mark.parametrize("edit", EDITS)
 def test_a_preview_of_a_format_that_is_one_file_states_them(

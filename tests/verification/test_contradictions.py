@@ -139,6 +139,7 @@ OTHER_TREES = [name for name in DAMAGES if "name" in name or name == "an array t
 """The damages that leave metadata of another tree, which a rescue goes by."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.covers(1)
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -199,7 +199,7 @@ def restored(checkpoint):
         return None
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "layout", ["ocdbt", "zarr3", "per leaf", "chunked", "chunked zarr3", "manager"]

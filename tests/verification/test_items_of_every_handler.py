@@ -170,6 +170,7 @@ HARMS_OF_VALUES = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.covers(1)
 @pytest.mark.parametrize("item", ["array", "jax_key", "numpy_key"])
 @pytest.mark.parametrize("harm", HARMS_OF_VALUES)

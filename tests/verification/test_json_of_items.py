@@ -51,6 +51,7 @@ def _is_json(path: Path) -> bool:
     return True
 
 
+@pytest.mark.check_all
 def test_json_of_a_form_that_orbax_does_not_take_is_called_whole_by_no_command(
     saved, tmp_path, pytestconfig
 ):

@@ -136,7 +136,7 @@ def test_a_text_where_an_array_stands_is_rescued_as_the_array(tmp_path):
     assert is_alike(values_of(tmp_path / "new"), truth)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("place", PLACES)
 def test_flips_that_orbax_does_not_restore_from_are_found(tmp_path, place):
     truth = values_of(PLACES[place])
