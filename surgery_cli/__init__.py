@@ -21,11 +21,12 @@ def _operation_classes() -> dict[str, Any]:
 
 
 def __getattr__(name: str) -> Any:
-    from importlib import (
-        import_module,  # the rooms of the program import this package: it must not load them
-    )
+    # the rooms of the program import this package: it must not load them
+    from importlib import import_module
+    from importlib.util import find_spec
 
-    if not name.startswith("_"):
+    # `from surgery_cli import reports` asks here first: it is a room, which it then loads, and no name of the library
+    if not name.startswith("_") and find_spec(f"{__name__}.{name}") is None:
         library = import_module("surgery_cli.library")
         if name in library.__all__:
             return getattr(library, name)
