@@ -14,6 +14,7 @@ import numpy as np
 from surgery_cli.compute.numpy_dtypes import numpy_dtype
 from surgery_cli.errors import MissingError, PlanError
 from surgery_cli.library.arguments import Place, with_checked_arguments
+from surgery_cli.store.open.as_opened import LastingReads
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.surgery.leaf_names import document_names, named_leaves
 from surgery_cli.tree.paths import LeafPath
@@ -24,8 +25,8 @@ from surgery_cli.words.quantities import byte_text, leaves_text
 class Leaf:
     """A stored leaf: shape and dtype are known, values are read by `leaf[...]` or `numpy.asarray(leaf)`."""
 
-    def __init__(self, checkpoint: Checkpoint, path: LeafPath) -> None:
-        self._checkpoint = checkpoint
+    def __init__(self, checkpoint: Checkpoint, path: LeafPath, reads: LastingReads) -> None:
+        self._reads = reads
         self._path = path
         self._spec: LeafSpec = checkpoint.tree[path]
 
@@ -67,7 +68,7 @@ class Leaf:
 
     def read(self) -> Any:
         """The whole value: an array, or what a scalar, a string or an empty leaf holds."""
-        return self._checkpoint.read(self._path)
+        return self._reads.read(self._path)
 
     def __getitem__(self, index: Any) -> Any:
         """The values at ``index``, of which only what it spans is read: integers, slices and `...`.
@@ -80,7 +81,7 @@ class Leaf:
         window, inner = _window(index, self.shape)
         if not self._spec.has_array:
             return np.asarray(self.read())[inner]
-        return np.asarray(self._checkpoint.read(self._path, window))[inner]
+        return np.asarray(self._reads.read(self._path, window))[inner]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         self._refuse_empty()
@@ -135,6 +136,7 @@ class OpenCheckpoint(Mapping[str, Leaf]):
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
+        self._reads = LastingReads(checkpoint)
 
     @cached_property
     def _paths(self) -> dict[str, LeafPath]:
@@ -206,7 +208,7 @@ class OpenCheckpoint(Mapping[str, Leaf]):
         return f"<checkpoint {self.path}: {leaves_text(len(self))}, {size}>"
 
     def _leaf(self, path: LeafPath) -> Leaf:
-        return Leaf(self._checkpoint, path)
+        return Leaf(self._checkpoint, path, self._reads)
 
 
 @with_checked_arguments

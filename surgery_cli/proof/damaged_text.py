@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.inputs.json_decoding import decode_python_json
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.small_files import read_small
 
@@ -18,7 +18,7 @@ def json_object(path: Path) -> tuple[dict[str, Any] | None, str]:
     if not filesystem.is_file(path):
         return None, what_stands_instead(path)
     try:
-        return decode_json(read_small(path), type=dict[str, Any]), ""
+        return decode_python_json(read_small(path), type=dict[str, Any]), ""
     except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
         return None, f"not a JSON object: {error}"
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from surgery_cli.errors import CheckpointError
-from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.inputs.json_decoding import decode_python_json
 from surgery_cli.proof.damaged_text import what_stands_instead
 from surgery_cli.proof.sharding_file import lacking_entries, lacks_shardings
 from surgery_cli.proof.tree_files import NO_METADATA, Fault, tree_faults
@@ -109,11 +109,11 @@ def json_fault(file: Path, form: Any = None) -> str:
         return what_stands_instead(file)
     raw = filesystem.read(file)
     try:
-        decode_json(raw)
+        decode_python_json(raw)
     except msgspec.DecodeError as error:
         return f"not JSON: {error}"
     try:
-        decode_json(raw, form or _FORMS.get(f"{file.parent.name}/{file.name}", Any))
+        decode_python_json(raw, form or _FORMS.get(f"{file.parent.name}/{file.name}", Any))
     except msgspec.ValidationError as error:
         return f"JSON of another form than Orbax writes there: {error}"
     return ""
@@ -225,7 +225,7 @@ def _standing(folder: Path) -> Mapping[str, Entry]:
 
 def _is_json(file: Path) -> bool:
     try:
-        decode_json(read_small(file))
+        decode_python_json(read_small(file))
     except (msgspec.DecodeError, UnicodeDecodeError, OSError, CheckpointError):
         return False
     return True

@@ -90,6 +90,8 @@ class Inspection(Noted, kw_only=True, frozen=True):
     """Bytes by dtype."""
     optimizer: list[OptimizerState] | None = None
     """The states of the optimizer, with ``--optimizer``."""
+    states_in_question: list[str] = []
+    """With ``--optimizer``, the states of which only the user can say whose they are; notes ask for it."""
     containers: dict[str, str] | None = None
     """The nodes above leaves that are no dicts, by their unambiguous paths (the root is ''), with ``--digests``."""
     hosts: HostReads | None = None

@@ -62,6 +62,8 @@ class Checked(Document, kw_only=True, frozen=True):
     bytes_read: int
     sources_checked: int = 0
     """Leaves that were read, have a digest on record, and agree with it."""
+    not_judged: list[str] = []
+    """Items that are no trees (metrics, JSON, single arrays): no rule is about them."""
     seconds: float
 
     def __bool__(self) -> bool:
@@ -75,6 +77,7 @@ class Checked(Document, kw_only=True, frozen=True):
     def suite(self) -> Suite:
         subject = of_step(self.checkpoint, self.named_step)
         cases = [_case(rule) for rule in self.rules]
+        cases += [Case(name=p, outcome="skipped", what="not judged") for p in self.not_judged]
         return Suite("check", subject, cases, self.seconds, judged=self.address)
 
 

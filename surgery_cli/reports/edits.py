@@ -115,6 +115,8 @@ class Judgement(Document, kw_only=True, frozen=True):
     bytes_read: int
     sources_checked: int = 0
     """Leaves that were read, have a digest on record, and agree with it."""
+    not_judged: list[str] = []
+    """Items that are no trees (metrics, JSON, single arrays): no rule is about them."""
     seconds: float
     chosen: str = ""
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from surgery_cli.errors import CheckpointError
-from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.inputs.json_decoding import decode_python_json
 from surgery_cli.proof.sharding_file import sharding_fault
 from surgery_cli.proof.tree_files import array_entry_fault
 from surgery_cli.store import filesystem
@@ -135,7 +135,7 @@ def json_at(item: Path, name: str, faults: dict[str, str]) -> Any:
     if not filesystem.is_file(item / name):
         return None
     try:
-        return decode_json(read_small(item / name))
+        return decode_python_json(read_small(item / name))
     except (msgspec.MsgspecError, CheckpointError, ValueError) as error:
         faults[name] = str(error).split("\n", 1)[0]
         return None

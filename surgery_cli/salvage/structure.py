@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.inputs.json_decoding import decode_json, decode_python_json
 from surgery_cli.proof.tree_files import document_faults
 from surgery_cli.salvage.aggregate import Aggregate, aggregate_of
 from surgery_cli.salvage.side_documents import array_records, sharding_names
@@ -113,10 +113,10 @@ def structure_of(item: Path) -> Structure:
     raw = _read(item / METADATA)
     if raw is not None:
         try:
-            fields = decode_json(raw, type=dict[str, msgspec.Raw])
+            fields = decode_python_json(raw, type=dict[str, msgspec.Raw])
             tree = decode_json(fields.pop(TREE), type=dict[str, msgspec.Raw])
-            head = {name: decode_json(field) for name, field in fields.items()}
-            odd_fields = tuple(document_faults(decode_json(raw)))
+            head = {name: decode_python_json(field) for name, field in fields.items()}
+            odd_fields = tuple(document_faults(decode_python_json(raw)))
             origin = "metadata"
             pairs: Iterable[tuple[str, bytes]] = (
                 (text, bytes(entry)) for text, entry in tree.items()

@@ -14,7 +14,7 @@ from surgery_cli.proof.metadata_files import copy_notes, metadata_faults, restor
 from surgery_cli.proof.records import record_path, recorded_place
 from surgery_cli.proof.sealed_files import unsealed_folders
 from surgery_cli.proof.sharding_file import device_notes
-from surgery_cli.proof.side_values import has_side_values, side_value_faults
+from surgery_cli.proof.side_values import Counted, SideValues, has_side_values
 from surgery_cli.script.user_code import Say
 from surgery_cli.settings.sample import Sample
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -65,17 +65,17 @@ def check_bytes(
     findings = [*expected.damage, *_metadata_findings(checkpoint), *seen.findings]
     findings += _container_findings(checkpoint, expected)
     notes = device_notes(checkpoint) + restore_notes(checkpoint) + copy_notes(checkpoint)
+    beside = SideValues(checkpoint if sample is None else None, memory_bytes)
+    counts = _counted(checkpoint, seen.non_finite) | beside.counts
+    infinite = {text: n for text, one in counts.items() if (n := one.non_finite.infinite)}
+    findings += [] if allow_non_finite else _nan_findings(counts)
     if allow_non_finite:
-        notes += _named("NaN", {text: count.nan for text, count in seen.non_finite.items()})
-    else:
-        findings += _nan_findings(checkpoint, seen.non_finite)
-    infinite = {text: count.infinite for text, count in seen.non_finite.items() if count.infinite}
+        notes += _named("NaN", {text: one.non_finite.nan for text, one in counts.items()})
     notes += _named("infinite values", infinite)
     of_files = file_findings(files, chosen.files, expected, listener) if expected.files else []
     findings += of_files + _folder_findings(checkpoint, expected)
-    if sample is None:
-        findings += _side_findings(checkpoint, memory_bytes)
-    elif has_side_values(checkpoint):
+    findings += [reports.Finding(x, "item unreadable", detail=why) for x, why in beside.faults]
+    if sample is not None and has_side_values(checkpoint):
         notes.append(_SIDE_VALUES_UNREAD)
     if not expected.files and not findings:
         notes.append(_NOT_SEALED)
@@ -122,13 +122,6 @@ def _folder_findings(checkpoint: Checkpoint, expected: Expected) -> list[reports
     return [reports.Finding(name, "folder without a sealed file") for name in folders]
 
 
-def _side_findings(checkpoint: Checkpoint, memory_bytes: int) -> list[reports.Finding]:
-    return [
-        reports.Finding(item, "item unreadable", detail=why)
-        for item, why in side_value_faults(checkpoint, memory_bytes)
-    ]
-
-
 def _container_findings(checkpoint: Checkpoint, expected: Expected) -> Iterator[reports.Finding]:
     """Nodes that print the same leaves and are another container: a restore into the other side's tree fails."""
     if expected.containers is None or containers_of(checkpoint, ()) is None:
@@ -138,12 +131,19 @@ def _container_findings(checkpoint: Checkpoint, expected: Expected) -> Iterator[
         yield reports.Finding(str(node) or ".", "container", here=here, there=there)
 
 
-def _nan_findings(
-    checkpoint: Checkpoint, counts: Mapping[str, NonFinite]
-) -> Iterable[reports.Finding]:
-    for path, text in document_names(checkpoint.tree.texts).items():
-        if text in counts and counts[text].nan:
-            detail = f"{counts[text].nan:,} of {checkpoint.tree[path].size:,} values are NaN"
+def _counted(checkpoint: Checkpoint, counts: Mapping[str, NonFinite]) -> dict[str, Counted]:
+    """``counts`` of leaves with their sizes, in the order of the tree."""
+    return {
+        text: Counted(checkpoint.tree[path].size, counts[text])
+        for path, text in document_names(checkpoint.tree.texts).items()
+        if text in counts
+    }
+
+
+def _nan_findings(counts: Mapping[str, Counted]) -> Iterable[reports.Finding]:
+    for text, (size, found) in counts.items():
+        if found.nan:
+            detail = f"{found.nan:,} of {size:,} values are NaN"
             fix = "`--allow-non-finite` passes them, where they are meant"
             yield reports.Finding(text, "NaN", detail=detail, fix=fix)
 

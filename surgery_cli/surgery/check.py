@@ -51,6 +51,7 @@ def check(
         rules=verdicts,
         bytes_read=found.bytes_read,
         sources_checked=found.sources_checked,
+        not_judged=sorted(found.checkpoint.location.other_items),
         seconds=found.seconds,
     )
 

@@ -21,7 +21,8 @@ from surgery_cli.script.former_paths import former_paths
 from surgery_cli.script.user_code import Say
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store.filesystem.listing import reads
-from surgery_cli.store.open.checkpoint import Checkpoint, as_opened, open_checkpoint
+from surgery_cli.store.open.as_opened import as_opened
+from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.surgery.derive_report import Wanted, against_names, derivation_of, untold
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.tree.paths import LeafPath

@@ -22,7 +22,8 @@ from surgery_cli.script.user_code import Say
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.settings.values import tolerance_of
 from surgery_cli.store.filesystem.listing import reads
-from surgery_cli.store.open.checkpoint import Checkpoint, as_opened
+from surgery_cli.store.open.as_opened import as_opened
+from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.leaf_names import Names, document_names, named_leaves, spellings
 from surgery_cli.surgery.look_memory import Look, Looks, planned_looks
 from surgery_cli.tree.containers import alike_but_for_containers, unlike_containers

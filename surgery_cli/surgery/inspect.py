@@ -21,7 +21,8 @@ from surgery_cli.script.user_code import Say
 from surgery_cli.settings.reshard import Reshard
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store.filesystem.listing import reads
-from surgery_cli.store.open.checkpoint import Checkpoint, as_opened, open_checkpoint
+from surgery_cli.store.open.as_opened import as_opened
+from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.write.item import foreign_folders
 from surgery_cli.surgery.bad_leaves import bad_ones, tell_bad
@@ -94,6 +95,7 @@ def inspect(
         parameters=_parameters(checkpoint, surveyed, set(chosen)),
         **_totals(rows),
         optimizer=_states(surveyed, set(chosen)) if optimizer else None,
+        states_in_question=[p.path or "." for p in surveyed.questions] if optimizer else [],
         hosts=None if layout is None else layout_reads(checkpoint, chosen, surveyed, layout, hosts),
         containers=containers_of(checkpoint, chosen) if digests else None,
         notes=notes,
@@ -159,7 +161,7 @@ def _states(surveyed: OptimizerSurvey, named: Collection[LeafPath]) -> list[repo
 def _questions(surveyed: OptimizerSurvey) -> list[Note]:
     """What an edit of params would need to be told first."""
     said = (". ".join(filter(None, (p.what, p.why, p.fix))) for p in surveyed.questions)
-    return [Remark(DocsPage.OPTIMIZERS, question) for question in said]
+    return [Remark(DocsPage.OPTIMIZERS, text) for text in said]
 
 
 def _looks(
@@ -222,16 +224,14 @@ def _parts(checkpoint: Checkpoint, path: LeafPath, reading: Reading) -> Iterator
 def _parameters(
     checkpoint: Checkpoint, surveyed: OptimizerSurvey, named: Collection[LeafPath]
 ) -> int:
-    """How many numbers of the ``named`` leaves are trained: elements of arrays below the root of the params.
+    """How many numbers of the ``named`` leaves are trained: elements of arrays below the roots of params.
 
     A Flax NNX state stores all variables of a model as leaves called ``value``, without their types. There, integers,
     booleans and keys (counters and streams of random numbers) are left out, and so are ``mean`` and ``var`` of a module
     that has a ``scale`` or ``bias`` as well (running statistics; a norm with neither is counted).
     """
-    root = surveyed.params_root
-    if root is None:
-        return 0
-    below = {path: spec for path, spec in checkpoint.tree.items() if path.is_below(root)}
+    roots = surveyed.params_roots
+    below = {p: spec for p, spec in checkpoint.tree.items() if any(map(p.is_below, roots))}
     is_nnx = all(path[-1:] == ("value",) for path in below)
     return sum(
         spec.size
@@ -271,9 +271,9 @@ def _by_dtype(rows: Sequence[reports.LeafRow]) -> dict[str, int]:
 
 def _foreign_names(checkpoint: Checkpoint) -> list[str]:
     """What Orbax does not know; folders of a per-leaf item are told from leaves only when it is opened."""
-    items = [item for item in checkpoint.items.values() if isinstance(item, PytreeItem)]
-    folders = [folder for item in items for folder in foreign_folders(item)]
-    return [path.name for path in [*checkpoint.location.foreign, *folders]]
+    items = (item for item in checkpoint.items.values() if isinstance(item, PytreeItem))
+    folders = (folder for item in items for folder in foreign_folders(item))
+    return [path.name for path in (*checkpoint.location.foreign, *folders)]
 
 
 def _notes(checkpoint: Checkpoint) -> list[Note]:

@@ -10,7 +10,7 @@ from surgery_cli.draft.recipe import Draft
 from surgery_cli.engine.checks import Finding, judged_recipes, refuse_breaches
 from surgery_cli.engine.execution import Execution
 from surgery_cli.engine.progress import Listener, Meter
-from surgery_cli.errors import Problem, raise_all
+from surgery_cli.errors import Problem, SurgeryError, raise_all
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.operations.assertion import Assertion
 from surgery_cli.planning import Origin, Plan
@@ -23,7 +23,7 @@ from surgery_cli.surgery.expected_reads import expect_reads
 from surgery_cli.surgery.judged_checks import judged_checks
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.surgery.preparation import effective, prepare_to_judge
-from surgery_cli.surgery.source_and_destination import check_unchanged
+from surgery_cli.surgery.source_and_destination import check_standing, check_unchanged
 from surgery_cli.words.advice import worded
 
 
@@ -44,6 +44,7 @@ def judge(
         checks=judged_checks(found.draft, found.findings),
         bytes_read=found.bytes_read,
         sources_checked=found.sources_checked,
+        not_judged=sorted(found.checkpoint.location.other_items),
         seconds=found.seconds,
         chosen=found.checkpoint.location.chosen,
     )
@@ -85,8 +86,12 @@ def judged(source: str, plan: Plan, options: Options, listener: Listener | None)
         is_alone=len(prepared.functions) > 0,
     )
     expect_reads(prepared)
-    execution.judge()
-    sources_checked = execution.check_sources()
+    try:
+        execution.judge()
+        sources_checked = execution.check_sources()
+    except (OSError, SurgeryError) as error:
+        check_standing(prepared, error)
+        raise
     check_unchanged(prepared)
     return Judged(
         prepared.checkpoint,

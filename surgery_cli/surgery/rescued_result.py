@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -123,7 +124,7 @@ class Rescue(msgspec.Struct, frozen=True):
         if document is None and filesystem.exists(new / V1_MARK):
             document = {}  # without one, Orbax's v1 knows no layout
         if document is not None:
-            filesystem.write(new / STEP_METADATA, msgspec.json.encode(document))
+            filesystem.write(new / STEP_METADATA, json.dumps(document).encode())
 
     def _record(self, digests: dict[str, LeafDigest]) -> Record:
         origins = {

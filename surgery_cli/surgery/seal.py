@@ -19,7 +19,7 @@ from surgery_cli.proof.record_files import check_record_target, gone, put_record
 from surgery_cli.proof.records import read_record, record_path, recorded_place
 from surgery_cli.proof.sealed_files import check_taken_files
 from surgery_cli.proof.sha256sums import sums_of
-from surgery_cli.proof.side_values import side_value_faults
+from surgery_cli.proof.side_values import SideValues
 from surgery_cli.proof.surgery_json import Record, encoded, new_record, now
 from surgery_cli.salvage.glance import opened
 from surgery_cli.script.user_code import Say
@@ -81,7 +81,7 @@ def seal(
         looks = planned(checkpoint, old.digests if old is not None else {}, memory_bytes, say)
         leaves = digested_leaves(checkpoint, looks, meter)
         hashes = hashed_files(files, meter)
-        faults = metadata_faults(checkpoint) + side_value_faults(checkpoint, memory_bytes)
+        faults = metadata_faults(checkpoint) + SideValues(checkpoint, memory_bytes).faults
         first = old or _first_record(checkpoint)
     except (OSError, SurgeryError):
         _check_standing(place, stamps)  # what is gone may have been taken for damage

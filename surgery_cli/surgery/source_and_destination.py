@@ -13,6 +13,7 @@ from surgery_cli.script.user_code import Say
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.array_file import ArrayFile
 from surgery_cli.store.locate.location import locate
+from surgery_cli.store.open.as_opened import changed_while_read
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.aftermath import with_aftermath
 from surgery_cli.store.write.destination import being_written, check_destination
@@ -163,7 +164,7 @@ def check_unchanged(prepared: Prepared) -> None:
 
 
 def check_standing(prepared: Prepared, error: Exception) -> None:
-    """Of a run that failed: what is gone, or in a bucket another object by now, may have been taken for damage.
+    """Of a run that failed: what is gone, or another by now, may have been taken for damage.
 
     Where what was built is gone, whoever exchanged the run that is read has taken it along: a new step stands in it.
 
@@ -176,12 +177,10 @@ def check_standing(prepared: Prepared, error: Exception) -> None:
     for source in prepared.sources.values():
         if is_removed or isinstance(source.place_on_disk, BucketPath):
             _check_source(source)
+        elif isinstance(source, Checkpoint) and source.has_changed():
+            raise changed_while_read(source.place_on_disk)
 
 
 def _check_source(source: Checkpoint | ArrayFile) -> None:
     if not source.is_unchanged(as_seen=True):  # by `check_there`
-        raise CheckpointError(
-            f"'{source.place_on_disk}' changed while it was read",
-            why="its metadata or data files are not what they were at the start",
-            fix="wait until whatever writes to it has ended, then run the command again",
-        )
+        raise changed_while_read(source.place_on_disk)

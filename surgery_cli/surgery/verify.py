@@ -15,12 +15,15 @@ from surgery_cli.script.user_code import Say
 from surgery_cli.settings.sample import Sample, sample_of
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store.filesystem.listing import reads
-from surgery_cli.store.open.checkpoint import Checkpoint, as_opened
+from surgery_cli.store.open.as_opened import as_opened
+from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.byte_checks import check_bytes
 from surgery_cli.surgery.expected_digests import manifest, on_record
 from surgery_cli.surgery.leaf_names import document_names, spellings
 from surgery_cli.tree.containers import alike_but_for_containers, unlike_containers
 from surgery_cli.words.lists import listed
+from surgery_cli.words.notes import Consequence, Note
+from surgery_cli.words.pages import DocsPage
 
 
 @reads
@@ -116,6 +119,15 @@ def _chosen(
     return replace(found, chosen=said(checkpoint), chosen_against=said(other))
 
 
+def _beside(*sides: Checkpoint) -> list[Note]:
+    """What is in them and no tree: nothing is said of it."""
+    names = sorted({name for side in sides for name in side.location.other_items})
+    if not names:
+        return []
+    said = f"not compared, as they are no trees: {listed(names, 5)}"
+    return [Consequence(DocsPage.CHECKED_BY_VERIFY, said)]
+
+
 def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
     """Structure, shapes, kinds and dtypes, never values."""
     pairs = alike_but_for_containers(checkpoint.tree, other.tree)
@@ -148,6 +160,7 @@ def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
         findings=findings,
         checked=len(checkpoint.tree),
         unchecked=0,
+        notes=_beside(checkpoint, other),
         agreeing=[names[path] for path in checkpoint.tree if path not in differing],
         spellings=spellings(names),
     )

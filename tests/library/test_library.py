@@ -60,7 +60,7 @@ def test_importing_loads_nothing_heavy_and_functions_are_no_rooms():
         "import sys, surgery_cli as surgery\n"
         "assert not {'numpy', 'jax', 'msgspec', 'tensorstore'} & set(sys.modules)\n"
         "from surgery_cli.cli.main import run\n"
-        "import surgery_cli.surgery\n"
+        "import surgery_cli.library, surgery_cli.surgery\n"
         "assert all(callable(getattr(surgery, n)) for n in surgery.library.__all__ if n != 'Planned')\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=DOCS.parent)

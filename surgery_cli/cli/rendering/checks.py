@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from surgery_cli.cli.rendering.judgement import cost_of, judged_on, render_apart
+from surgery_cli.cli.rendering.judgement import (
+    cost_of,
+    judged_on,
+    render_apart,
+    render_not_judged,
+)
 from surgery_cli.console.page import Cell, Page, Row
 from surgery_cli.console.printable import shown_path
 from surgery_cli.errors import Group, groups
@@ -28,6 +33,7 @@ def render(document: Checked, page: Page, *, verbose: bool = False) -> None:
     page.line()
     page.table(map(_row, document.rules), indent=2, dispensable=_DISPENSABLE)
     render_apart([(rule.id, rule.apart) for rule in document.rules], page, verbose=verbose)
+    render_not_judged(document, page)
     for rule in document.rules:
         if not rule.holds:
             page.line()

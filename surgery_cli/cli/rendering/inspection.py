@@ -39,7 +39,10 @@ def _render_optimizer(document: Inspection, states: list[OptimizerState], page: 
     """The states of the optimizer, then its counters and settings with what they drive."""
     page.line()
     page.line(Cell("optimizer state", "strong"))
-    if not states:
+    if document.states_in_question:
+        asked = listed(document.states_in_question, 5)
+        page.line(f"not known until the notes above are answered: {asked}", indent=2)
+    elif not states:
         has_clocks = any(row.clock not in (None, "nothing") for row in document.leaves)
         why = "slots are not known: no params stand beside them" if has_clocks else "none"
         page.line(why if _is_whole(document) else "none among these leaves", indent=2)

@@ -9,6 +9,7 @@ from surgery_cli.console.page import Cell, Page, Row
 from surgery_cli.console.printable import shown_path
 from surgery_cli.draft.check import Apart
 from surgery_cli.reports import Checked, CheckedRule, Judgement, RuleVerdict
+from surgery_cli.words.lists import listed
 from surgery_cli.words.quantities import byte_text, duration_text, leaves_text, number_text
 
 _MOST_APART: Final = 6
@@ -22,6 +23,7 @@ def render(document: Judgement, page: Page, *, verbose: bool = False) -> None:
     page.line()
     page.table(map(_row, document.checks), indent=2, dispensable={2: "by what it is judged"})
     render_apart(apart_of(document.checks), page, verbose=verbose)
+    render_not_judged(document, page)
     page.line()
     page.verdict(Cell("holds", "good"), f": {cost_of(document)}")
 
@@ -50,6 +52,14 @@ def render_apart(
     for name, one in lines:
         said = one.text(0 if verbose else _MOST_APART)
         page.line(Cell(name, "strong"), f": {said}", indent=2)
+
+
+def render_not_judged(document: Judgement | Checked, page: Page) -> None:
+    """The items of which no rule says anything, as none can."""
+    if document.not_judged:
+        page.line()
+        said = f"not judged, as they are no trees: {listed(document.not_judged, 5)}"
+        page.line(Cell(said, "faint"), indent=2)
 
 
 def apart_of(checks: Iterable[CheckedRule]) -> list[tuple[str, Sequence[Apart]]]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.inputs.json_decoding import decode_python_json
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import (
     ARRAY_DOCUMENTS,
@@ -142,7 +142,7 @@ def step_metadata(step: Path) -> tuple[dict[str, Any], str]:
     except OSError as error:
         raise unreadable(path, error) from None
     try:
-        return decode_json(raw, type=dict[str, Any]), ""
+        return decode_python_json(raw, type=dict[str, Any]), ""
     except (msgspec.DecodeError, ValueError) as error:
         refuse_pointer(path)
         return {}, str(error)

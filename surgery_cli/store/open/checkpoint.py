@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from surgery_cli.errors import CheckpointError, SurgeryError
+from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.buckets import BucketPath, Replaced, path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.files import fingerprints
@@ -166,6 +165,13 @@ class Checkpoint:
         except (OSError, CheckpointError):
             return False
 
+    def has_changed(self) -> bool:
+        """True if a fingerprint can be taken still, and is another: whatever else failed, this may be why."""
+        try:
+            return self._fingerprint_now() != self.fingerprint
+        except (OSError, CheckpointError):
+            return False
+
     def check_as_opened(self) -> None:
         """In a bucket, every object must still be the one that was found when this was opened.
 
@@ -257,23 +263,6 @@ class Checkpoint:
     def place_on_disk(self) -> Path:
         """The directory or file in which nothing may be written."""
         return self.location.place_on_disk
-
-
-@contextmanager
-def as_opened(*checkpoints: Checkpoint) -> Iterator[None]:
-    """What is read inside is of the checkpoints as they were when they were opened.
-
-    Raises:
-        CheckpointError: one of them, in a bucket, was not that any more; what was read may have looked damaged.
-    """
-    try:
-        yield
-    except (OSError, SurgeryError):
-        for checkpoint in checkpoints:
-            checkpoint.check_as_opened()
-        raise
-    for checkpoint in checkpoints:
-        checkpoint.check_as_opened()
 
 
 def open_checkpoint(text: str, *, step: int | None = None, item: str | None = None) -> Checkpoint:

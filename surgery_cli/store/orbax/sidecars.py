@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from surgery_cli.errors import CheckpointError
-from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.inputs.json_decoding import decode_json, decode_python_json
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.small_files import read_small
@@ -122,9 +122,9 @@ class Sidecars:
         if raw is None:
             return None
         with _damage(self.directory / METADATA):
-            fields = decode_json(raw, type=dict[str, msgspec.Raw])
+            fields = decode_python_json(raw, type=dict[str, msgspec.Raw])
             self._tree = fields.pop(TREE, None)
-            return {name: decode_json(field) for name, field in fields.items()}
+            return {name: decode_python_json(field) for name, field in fields.items()}
 
     def _read(self, name: str) -> bytes | None:
         path = self.directory / name

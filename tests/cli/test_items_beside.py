@@ -1,0 +1,59 @@
+"""Items that are no trees: what a verdict says nothing of, it names; and `verify` looks at their arrays."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+
+@pytest.fixture
+def step(tmp_path):
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        items = ocp.args.Composite(
+            state=ocp.args.StandardSave({"params": {"w": np.ones(3, np.float32)}}),
+            arr=ocp.args.ArraySave(np.array([np.nan, 1, np.inf], np.float32)),
+            key=ocp.args.JaxRandomKeySave(jax.random.key(0)),
+        )
+        manager.save(1, args=items)
+        manager.wait_until_finished()
+    return tmp_path / "run" / "1"
+
+
+def test_nan_in_an_array_beside_the_trees_is_a_finding(surgery, step):
+    found = surgery("verify", step, "--json")
+    assert found.code == 1
+    (finding,) = found.document["findings"]
+    assert (finding["path"], finding["detail"]) == ("arr/checkpoint", "1 of 3 values are NaN")
+    assert found.document["infinities"] == {"arr/checkpoint": 1}
+    passed = surgery("verify", step, "--allow-non-finite", "--json")
+    assert (passed.code, passed.document["findings"]) == (0, [])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "STEP", "POLICY"),
+        ("assert", "STEP", "--finite"),
+        ("verify", "STEP", "--like", "STEP"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_what_no_rule_is_about_is_named(surgery, step, tmp_path, words):
+    (tmp_path / "policy.yaml").write_text("rules:\n- finite: true\n")
+    places = {"STEP": step, "POLICY": tmp_path / "policy.yaml"}
+    found = surgery(*(places.get(word, word) for word in words))
+    assert found.code == 0
+    assert "as they are no trees: arr, key" in found.out
+
+
+def test_a_report_of_a_policy_has_a_case_for_each_that_is_passed_over(surgery, step, tmp_path):
+    (tmp_path / "policy.yaml").write_text("rules:\n- {id: sound, finite: true}\n")
+    report = tmp_path / "report.xml"
+    surgery("check", step, tmp_path / "policy.yaml", "--output", f"junit={report}")
+    cases = {case.get("name"): case.find("skipped") for case in ET.parse(report).iter("testcase")}
+    assert {name for name, skipped in cases.items() if skipped is not None} == {"arr", "key"}
+    assert cases["sound"] is None
