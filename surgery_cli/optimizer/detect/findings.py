@@ -10,8 +10,8 @@ from surgery_cli.optimizer.detect.groups import Group, Signal
 from surgery_cli.optimizer.detect.mirrors import Mirror
 from surgery_cli.optimizer.knowledge.kinds import Field
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.words.advice import InPlan, worded
-from surgery_cli.words.lists import quoted
+from surgery_cli.words.advice import Aside, FieldName, InPlan, Text, worded
+from surgery_cli.words.lists import listed, quoted
 
 
 class Findings:
@@ -93,3 +93,24 @@ class Findings:
             )
         what = f"cannot tell which params '{path}' belongs to"
         self.questions.append((Problem(what, why, fix, str(path)), concerns))
+
+
+def whose_state(state: LeafPath, trees: Sequence[LeafPath], *, needs_root: bool) -> Problem:
+    """The question whose a state is; ``needs_root``: nothing but where the edited params stand is missing."""
+    if needs_root:
+        ways = listed((f"--params {path}" for path in trees[:3]), word="or", mark="`")
+        fix = f"say which are trained by it: {ways}" + Text(
+            Aside(FieldName("params", str(trees[0])))
+        )
+    else:
+        fix = worded(
+            "add {}, with the one that it belongs to; or `ignore: true` instead, and no edit of params touches it",
+            InPlan(slots_line(state, of=NODE)),
+        )
+    return Problem(
+        f"cannot tell which params '{state}' belongs to",
+        why=f"it may be the optimizer state of {quoted(trees, 6)}",
+        fix=fix,
+        path=str(state),
+        field="params" if needs_root else "slots",
+    )

@@ -215,6 +215,13 @@ def _leaves(branch: Branch) -> Iterator[LeafPath]:
         yield branch
 
 
+def fingerprint(branch: Branch, tree: TreeSpec) -> int:
+    """A number for the names and shapes of all that stands below a node, or for the shape of a leaf."""
+    if isinstance(branch, LeafPath):
+        return hash(tree[branch].shape)
+    return hash(frozenset((key, fingerprint(x, tree)) for key, x in branch.children.items()))
+
+
 class Shapes:
     """Finds nodes of the params by their whole structure: names and shapes of everything below."""
 
@@ -225,18 +232,11 @@ class Shapes:
 
     def equal_to(self, state: Branch) -> list[Branch]:
         """The nodes of the params that look exactly like ``state``."""
-        return self._nodes.get(self._fingerprint(state), [])
+        return self._nodes.get(fingerprint(state, self._tree), [])
 
     def _index(self, branch: Branch) -> int:
         if isinstance(branch, LeafPath):
-            return hash(self._tree[branch].shape)
+            return fingerprint(branch, self._tree)
         mark = hash(frozenset((key, self._index(child)) for key, child in branch.children.items()))
         self._nodes.setdefault(mark, []).append(branch)
         return mark
-
-    def _fingerprint(self, branch: Branch) -> int:
-        if isinstance(branch, LeafPath):
-            return hash(self._tree[branch].shape)
-        return hash(
-            frozenset((key, self._fingerprint(child)) for key, child in branch.children.items())
-        )

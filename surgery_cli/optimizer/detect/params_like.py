@@ -16,9 +16,7 @@ from surgery_cli.optimizer.detect.mirrors import (
 from surgery_cli.optimizer.detect.params_root import (
     descents,
     fast_and_slow,
-    is_optimizer_name,
     scopes,
-    words_of,
 )
 from surgery_cli.optimizer.detect.slot_hints import SlotHint
 from surgery_cli.tree.paths import LeafPath
@@ -90,70 +88,6 @@ class Matching:
     def whole(self, state: Node) -> Mirror | None:
         """The mirror of all params, shape for shape, that ``state`` is; None if it is none."""
         return next(filter(None, (self._copy(params, state) for params in self.candidates)), None)
-
-    def owners(self, states: Mapping[str, Branch]) -> dict[str, list[LeafPath]]:
-        """The trees that states of several optimizers side by side may belong to, where that needs a look.
-
-        It does where another tree beside the params is just like them, as another player's. Then names decide: a state
-        whose name has more words in common with that tree is that tree's. Where no name says anything, it may be any.
-        """
-        rivals = self._rivals() if len(states) > 1 else []
-        states = {key: state for key, state in states.items() if rivals and self._mirrors(state)}
-        if len(states) < 2:
-            return {}
-        root = path_of(self.candidates[0])
-        found: dict[str, list[LeafPath]] = {}
-        for key in states:
-            common = {
-                tree: len(words_of(key) & words_of(tree[0]))
-                for tree in (root, *map(path_of, rivals))
-            }
-            most = max(common.values())
-            if most == 0:
-                found[key] = list(common)
-            elif common[root] < most:
-                found[key] = [tree for tree, count in common.items() if count == most]
-        return found
-
-    def _rivals(self) -> list[Node]:
-        """Trees beside the params with the very names and shapes of them all."""
-        if (
-            not isinstance(self._top, Node)
-            or not self.candidates
-            or not path_of(self.candidates[0])
-        ):
-            return []
-        own = path_of(self.candidates[0])[0]
-        return [
-            child
-            for key, child in self._top.children.items()
-            if isinstance(child, Node)
-            and not is_optimizer_name(key)
-            and child.path[0] != own
-            and self._copy(self.candidates[0], child)
-        ]
-
-    def _mirrors(self, state: Branch) -> bool:
-        """True if some part of a state mirrors all params, shape for shape."""
-        if not isinstance(state, Node):
-            return False
-        return self.whole(state) is not None or any(map(self._mirrors, state.children.values()))
-
-    def belongs_elsewhere(self, state: Branch) -> bool:
-        """True if ``state`` mirrors another tree that stands beside the params, as another player's state does."""
-        if not isinstance(self._top, Node) or not isinstance(state, Node) or not self.candidates:
-            return False
-        root = path_of(self.candidates[0])
-        others = [
-            child
-            for key, child in self._top.children.items()
-            if isinstance(child, Node)
-            and not is_optimizer_name(key)
-            and not root.is_below(child.path)
-            and not state.path.is_below(child.path)
-            and not child.is_sequence
-        ]
-        return any(self._copy(other, state) for other in others)
 
     def _copy(self, params: Branch, state: Node) -> Mirror | None:
         """The mirror of all of ``params``, shape for shape, that ``state`` is; None if it is none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
@@ -11,9 +12,6 @@ from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.words.lists import quoted
-
-PARAMS_NAMES: Final = ("params", "target")
-"""Usual names of the params' root, in the order in which they are looked for."""
 
 OPTIMIZER_NAMES: Final = frozenset(
     {
@@ -32,7 +30,7 @@ OPTIMIZER_NAMES: Final = frozenset(
 )
 """Names of nodes below which everything is optimizer state."""
 
-_OPTIMIZER_WORDS: Final = frozenset({"opt", "optim", "optimizer", "optimizers"})
+OPTIMIZER_WORDS: Final = frozenset({"opt", "optim", "optimizer", "optimizers"})
 
 
 @lru_cache(maxsize=4096)  # a tree has few names, and asks for each of its leaves
@@ -42,7 +40,7 @@ def is_optimizer_name(key: object) -> bool:
     >>> [is_optimizer_name(key) for key in ("opt_state", "opt_g", "critic_opt_state", "options", 0)]
     [True, True, True, False, False]
     """
-    return key in OPTIMIZER_NAMES or bool(_OPTIMIZER_WORDS & words_of(key))
+    return key in OPTIMIZER_NAMES or bool(OPTIMIZER_WORDS & words_of(key))
 
 
 def words_of(key: object) -> set[str]:
@@ -52,6 +50,19 @@ def words_of(key: object) -> set[str]:
     ['critic', 'opt', 'state']
     """
     return {word.rstrip("0123456789") or word for word in str(key).lower().split("_")}
+
+
+def params_child(node: Node) -> str:
+    """The child of a train state that is its params, where it has one of the names that say so; else an empty string.
+
+    `target` is the name in a train state of T5X, and elsewhere that of a network that follows another.
+    """
+    children = node.children
+    if "params" in children:
+        return "params"
+    if {"target", "state"} <= children.keys():
+        return "target"
+    return "model" if "model" in children and any(map(is_optimizer_name, children)) else ""
 
 
 def scopes(top: Branch, params: str | None) -> list[tuple[Branch, Branch]]:
@@ -66,18 +77,24 @@ def scopes(top: Branch, params: str | None) -> list[tuple[Branch, Branch]]:
         return [(top, _named(top, params))]
     if not isinstance(top, Node):
         return []
-    for name in PARAMS_NAMES:
-        if name in top.children:
-            return [(top, top.children[name])]
-    nested: list[tuple[Branch, Branch]] = []
-    for child in top.children.values():
-        if isinstance(child, Node) and not child.is_sequence:
-            name = next((n for n in PARAMS_NAMES if n in child.children), "")
-            if name:
-                nested.append((child, child.children[name]))
+    nested = [(node, node.children[params_child(node)]) for node in _train_states(top)]
+    if name := params_child(top):
+        with_state = [pair for pair in nested if any(map(is_optimizer_name, pair[0].children))]
+        return [(top, top.children[name]), *with_state]
     if len(nested) == 1:
         return [(top, nested[0][1])]
-    return nested or _beside_optimizer(top) or _whole_model(top)
+    return [*nested] or _beside_optimizer(top) or _whole_model(top)
+
+
+def _train_states(top: Node, depth: int = 4) -> Iterator[Node]:
+    """The nodes below ``top`` in which params stand by their name, and not in other params or in a state."""
+    for key, child in top.children.items():
+        if not isinstance(child, Node) or is_optimizer_name(key) or key == params_child(top):
+            continue
+        if params_child(child):
+            yield child
+        if depth > 1:
+            yield from _train_states(child, depth - 1)
 
 
 def _whole_model(top: Node) -> list[tuple[Branch, Branch]]:
@@ -96,9 +113,7 @@ def _beside_optimizer(top: Node) -> list[tuple[Branch, Branch]]:
         for key, child in top.children.items()
         if isinstance(child, Node) and not is_optimizer_name(key)
     ]
-    named = [child for child in others if child.path[-1] == "model"]
-    found = named or others
-    return [(top, found[0])] if len(found) == 1 else []
+    return [(top, others[0])] if len(others) == 1 else []
 
 
 def _named(top: Branch, text: str) -> Branch:

@@ -52,7 +52,7 @@ class States:
         fitting = {name: m for name, m in matches.items() if isinstance(m, Mirror)}
         if not inside and not (fitting and len(names) + len(kinds[0].clocks) > 1):
             return (), signal
-        if not fitting and any(map(_looks_like_state, node.children.values())):
+        if not fitting and any(map(looks_like_state, node.children.values())):
             return (), signal  # a named chain, of which a state is called as a field is
         relations = {n: m.relation or "same" for n, m in fitting.items() if m.pairs}
         left = tuple(
@@ -76,8 +76,6 @@ class States:
         for name, match in matches.items():
             hint = self._matching.hint(node.children[name])
             if hint is not None and hint.ignore:
-                continue
-            if match == [] and self._matching.belongs_elsewhere(node.children[name]):
                 continue
             if not isinstance(match, Mirror) or (match.pairs and name not in relations):
                 candidates = match if isinstance(match, list) else []
@@ -162,8 +160,19 @@ class States:
         return True
 
 
-def _looks_like_state(child: Branch) -> bool:
+def looks_like_state(child: Branch) -> bool:
+    """True for the names of the fields of a known state, be it one that is no more than its name says."""
     return isinstance(child, Node) and frozenset(child.children) in by_signature()
+
+
+def looks_like_chain(node: Branch) -> bool:
+    """True for a state with several known fields, and for a sequence in which one stands, or in a sequence in it."""
+    if not isinstance(node, Node):
+        return False
+    known = by_signature().get(frozenset(node.children))
+    if known is not None and len(known[0].fields) + len(known[0].clocks) > 1:
+        return True
+    return node.is_sequence and any(map(looks_like_chain, node.children.values()))
 
 
 def _said(hint: SlotHint | None, known: Field) -> Field:

@@ -12,6 +12,7 @@ from surgery_cli.errors import Problem
 from surgery_cli.optimizer.detect.findings import Findings
 from surgery_cli.optimizer.detect.groups import Unsure
 from surgery_cli.optimizer.detect.mirrors import Branch, Mirror, Node, branches, path_of
+from surgery_cli.optimizer.detect.networks import Networks
 from surgery_cli.optimizer.detect.params_root import fast_and_slow, is_optimizer_name, scopes
 from surgery_cli.optimizer.detect.slot_hints import SlotHint, hints_from
 from surgery_cli.optimizer.detect.stated_kind import NamedKinds
@@ -65,11 +66,6 @@ class OptimizerSurvey(msgspec.Struct, frozen=True, kw_only=True):
     family: dict[LeafPath, str] = {}
 
     @property
-    def params_root(self) -> LeafPath | None:
-        """Where the params stand, if there is exactly one such place."""
-        return self.params_roots[0] if len(self.params_roots) == 1 else None
-
-    @property
     def questions(self) -> list[Problem]:
         """Every open question as a problem."""
         return [question.problem for question in self.open_questions]
@@ -116,23 +112,38 @@ def survey(
     hints = hints_from(slots or {}, tree)
     named = NamedKinds(kind)
     found = OptimizerSurvey()
-    pairs: list[tuple[Branch, Branch | None]] = list(scopes(top, params))
+    pairs = scopes(top, params)
+    networks = Networks(tree, top, [root for _, root in pairs], hints)
+    walks: list[tuple[Branch, Branch | None, bool]] = [
+        *((scope, root, False) for scope, root in pairs),
+        *((state, network, True) for state, network in networks.scopes_besides(pairs)),
+    ]
     roots: list[LeafPath] = []
-    for scope, root in pairs or [(top, None)]:
-        walk = Walk(tree, top, root, named, hints)
+    for scope, root, inside in walks or [(top, None, True)]:
+        apart: set[LeafPath] = set()
+        if root is not None and not inside:
+            apart = networks.apart_from(path_of(root))
+            apart |= {path_of(other) for other, _ in pairs} - {path_of(scope)}
+        walk = Walk(tree, top, root, named, hints, apart)
         if root is not None:
             roots.append(path_of(root))
             double = fast_and_slow(root, tree)
             if double is not None:
                 roots[-1] = double[0].path
                 _slow_weights(walk, double[0].path, double[1])
-        walk.visit(scope, Signal(-1), inside=root is None)
+        walk.visit(scope, Signal(-1), inside=inside)
         walk.ask_for_strangers()
         _gather(walk.found, tree, found)
-    if not pairs:
+    asked = networks.questions(found.slots.values())
+    found.open_questions.extend(Question(problem, trees) for problem, trees in asked)
+    if not walks and not asked:
         found.open_questions.extend(_where_params_stand(top, found.family))
     named.raise_if_unused(found.family)
-    return msgspec.structs.replace(found, params_roots=tuple(roots))
+    return msgspec.structs.replace(
+        found,
+        params_roots=tuple(dict.fromkeys(roots)),
+        slots=networks.without_copies_of_trained(found.slots),
+    )
 
 
 def _where_params_stand(top: Branch, family: Mapping[LeafPath, str]) -> list[Question]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from surgery_cli.optimizer.detect.findings import Findings
 from surgery_cli.optimizer.detect.groups import Behind, Signal
@@ -11,8 +11,8 @@ from surgery_cli.optimizer.detect.params_like import Matching
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name, is_step
 from surgery_cli.optimizer.detect.slot_hints import SlotHint
 from surgery_cli.optimizer.detect.stated_kind import NamedKinds
-from surgery_cli.optimizer.detect.states import States
-from surgery_cli.optimizer.knowledge.kinds import BESIDE, Kind, by_signature
+from surgery_cli.optimizer.detect.states import States, looks_like_chain
+from surgery_cli.optimizer.knowledge.kinds import BESIDE, Kind
 from surgery_cli.tree.dtypes import is_integer
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, TreeSpec
@@ -33,8 +33,10 @@ class Walk:
         root: Branch | None,
         named: NamedKinds,
         hints: Mapping[str, SlotHint],
+        apart: Collection[LeafPath] = (),
     ) -> None:
-        self.tree = tree
+        """``apart``: the nodes that are for the walks of other roots."""
+        self.tree, self._apart = tree, apart
         self.found = Findings()
         self.matching = Matching(tree, top, root, hints)
         self._states = States(tree, self.matching, named, self.found)
@@ -48,7 +50,7 @@ class Walk:
 
     def visit(self, branch: Branch, signal: Signal, *, inside: bool) -> Signal:
         """Look at a node of the tree; returns the signal behind it. ``inside``: within optimizer state."""
-        if branch is self._root:
+        if branch is self._root or path_of(branch) in self._apart:
             return signal
         hint = self.matching.hint(branch)
         if hint is not None:
@@ -66,7 +68,7 @@ class Walk:
         if (
             branch.is_sequence
             and not self._is_around_params(branch)
-            and (inside or _looks_like_chain(branch))
+            and (inside or looks_like_chain(branch))
         ):
             return self._chain(branch, signal)
         if self._copy(branch, inside=inside):
@@ -111,12 +113,9 @@ class Walk:
     def _side_by_side(self, node: Node, signal: Signal, *, inside: bool) -> Signal:
         """A dict: several optimizers, or a named chain, whose order the disk does not keep."""
         reaching: list[tuple[Signal, bool]] = []
-        others = self._of_others(node)
         is_beside_root = self._is_around_params(node)
         may_be_chain = inside and self._may_lack_states(node)
         for key, child in node.children.items():
-            if key in others:
-                continue
             # in a list or tuple of params and state, no name says which is which
             within = inside or is_optimizer_name(key) or (is_beside_root and node.is_sequence)
             is_state = may_be_chain and not is_optimizer_name(key)
@@ -129,21 +128,6 @@ class Walk:
             if inside and changing > changes:  # one of the others, which may stand before it
                 start.value = None
         return Signal(None) if changing else signal
-
-    def _of_others(self, node: Node) -> set[str]:
-        """Children of the root that are states of other trees than the params; asked for where no name tells."""
-        if node.path:
-            return set()
-        states = {
-            key: child
-            for key, child in node.children.items()
-            if is_optimizer_name(key) and self.matching.hint(child) is None
-        }
-        owners = self.matching.owners(states)
-        for key, trees in owners.items():
-            if len(trees) > 1:
-                self._ask(path_of(states[key]), trees)
-        return set(owners)
 
     def _behind(self, node: Node, left: tuple[Kind, ...], signal: Signal) -> Signal:
         """Visit the states inside a state, which is of one of these kinds; the signal behind it."""
@@ -212,15 +196,3 @@ def _below_optimizer(leaf: LeafPath) -> LeafPath:
     """The part of the optimizer state in which a leaf stands: the node below its root."""
     depth = next((d for d, key in enumerate(leaf) if is_optimizer_name(key)), len(leaf) - 2)
     return LeafPath(leaf[: max(depth, 0) + 2])
-
-
-def _looks_like_chain(sequence: Node) -> bool:
-    """True if a state with several known fields stands in the sequence, or in a sequence in it."""
-    for child in sequence.children.values():
-        if isinstance(child, Node):
-            known = by_signature().get(frozenset(child.children))
-            if known is not None and len(known[0].fields) + len(known[0].clocks) > 1:
-                return True
-            if child.is_sequence and _looks_like_chain(child):
-                return True
-    return False

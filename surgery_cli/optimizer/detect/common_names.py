@@ -1,0 +1,46 @@
+"""What the names of a state and of a tree say of whether they belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from itertools import takewhile
+from typing import Final
+
+from surgery_cli.optimizer.detect.params_root import OPTIMIZER_WORDS, words_of
+from surgery_cli.optimizer.knowledge.kinds import KINDS
+from surgery_cli.tree.paths import LeafPath
+
+_ROLES: Final = {"params", "param", "model", "models", "state", "states", "tx", *OPTIMIZER_WORDS}
+"""Words that say what something is, and not whose."""
+
+
+def distance(one: LeafPath, other: LeafPath) -> int:
+    """How many steps up and down lead from one node to another."""
+    pairs = zip(one, other, strict=False)
+    common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return len(one) + len(other) - 2 * common
+
+
+def likeness(names: Iterable[object], tree: LeafPath) -> tuple[int, ...]:
+    """How many keys, words and words without their numbers a state and a tree share, of those that say whose they are.
+
+    >>> likeness(("opt_state", "critic2"), LeafPath(("target_critic2", "params")))
+    (0, 1, 1)
+    """
+    return tuple(len(here & there) for here, there in zip(_said(names), _said(tree), strict=True))
+
+
+def _said(keys: Iterable[object]) -> list[set[str]]:
+    texts = {str(key).lower() for key in keys}
+    words = {word for text in texts for word in text.split("_")}
+    bare = {word for text in texts for word in words_of(text)}
+    return [found - _telling_nothing() for found in (texts, words, bare)]
+
+
+@cache
+def _telling_nothing() -> frozenset[str]:
+    """Words of what something is, among them those of kinds of states and their fields: `ema`, `mu`; no letters."""
+    of_kinds = (name for kind in KINDS for name in (kind.name, *kind.signature))
+    words = {word for name in of_kinds for word in (name, *words_of(name))}
+    return frozenset(_ROLES | {word for word in words if len(word) > 1})

@@ -1,0 +1,297 @@
+"""Several networks in one tree, as those of an actor and a critic, and whose the states are that optimizers keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from surgery_cli.draft.slots import Slot
+from surgery_cli.errors import Problem
+from surgery_cli.optimizer.detect.common_names import distance, likeness
+from surgery_cli.optimizer.detect.findings import whose_state
+from surgery_cli.optimizer.detect.mirrors import (
+    Branch,
+    Mirror,
+    Node,
+    fingerprint,
+    is_param,
+    mirror,
+    path_of,
+)
+from surgery_cli.optimizer.detect.params_root import descents, is_optimizer_name, params_child
+from surgery_cli.optimizer.detect.slot_hints import SlotHint
+from surgery_cli.optimizer.detect.states import looks_like_chain, looks_like_state
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import TreeSpec
+
+Keys: TypeAlias = tuple[object, ...]
+Owners: TypeAlias = frozenset[LeafPath | None]
+"""The networks of which a node of a state keeps copies; None where several may be the one."""
+
+
+class Networks:
+    """The trees that optimizers may train, the states that they keep, and which state is whose.
+
+    A state belongs to the tree whose very names and shapes it copies. Of several such trees it is the one that stands
+    nearest, then the one of which the state has the name, as `critic_opt_state` and `opt_state/critic` have; else the
+    root of the params that is known by its own name.
+    """
+
+    def __init__(
+        self,
+        tree: TreeSpec,
+        top: Branch,
+        roots: Sequence[Branch],
+        hints: Mapping[str, SlotHint],
+    ) -> None:
+        """``roots``: where params are known to stand; ``hints``: what the user says of states."""
+        self._tree, self._hints = tree, hints
+        self._roots = [path_of(root) for root in roots]
+        self.states: list[Node] = []
+        others: list[Branch] = []
+        if isinstance(top, Node) and all(self._roots):
+            _sort_out(top, others, self.states)
+        self.trees = [*roots, *(one for one in others if not self._is_known(path_of(one)))]
+        self._owners: dict[LeafPath, Owners] = {}
+        self._fields: dict[LeafPath, frozenset[Keys]] = {}
+        """The highest nodes that mirror a tree, or a part of it, and the keys in it of what they mirror."""
+        self._undecided: dict[LeafPath, list[LeafPath]] = {}
+        """The trees that a copy may be one of, where nothing tells which."""
+        self._presumed: dict[LeafPath, list[LeafPath]] = {}
+        """Copies of which only that it is the root says that they are a root's; of two states neither may be."""
+        self._equal: set[LeafPath] = set()
+        self._are_several = bool(self.states) and len(self.trees) > 1
+        if self._are_several:
+            self._hold_against_each_other()
+
+    def _is_known(self, path: LeafPath) -> bool:
+        """True for what is a root, or stands in one or around one."""
+        return any(path.is_below(root) or root.is_below(path) for root in self._roots)
+
+    def _hold_against_each_other(self) -> None:
+        self._look_at_states()
+        self._equal = {root for root, fields in self._presumed.items() if self._differ(fields)}
+        if self._equal:
+            self._owners, self._undecided = {}, {}
+            self._look_at_states()
+
+    def _look_at_states(self) -> None:
+        for state in self.states:
+            self._look(state, state, tuple(state.path[-1:]), is_named=True)
+
+    def _look(self, branch: Branch, state: Node, names: Keys, *, is_named: bool) -> Owners:
+        """Record the owners of a node and of what stands below it; its owners.
+
+        ``names``: the keys by which several states are told apart; no more come where it is not ``is_named``.
+        """
+        if isinstance(branch, LeafPath):
+            return frozenset()
+        if (hint := self._hints.get(str(branch.path))) is not None:
+            owners = self._said_by(hint)
+        elif trees := self._mirrored_by(branch):
+            owners = frozenset([self._owner(branch, trees, state, names)])
+        else:
+            goes_on = is_named and not (looks_like_state(branch) or branch.is_sequence)
+            inner = [
+                self._look(child, state, (*names, key) if goes_on else names, is_named=goes_on)
+                for key, child in branch.children.items()
+            ]
+            owners = frozenset().union(*inner)
+            if not owners and is_named and not goes_on and self._untold(branch):
+                owners = self._other_owners(branch, state, names)
+        if owners:
+            self._owners[branch.path] = owners
+        return owners
+
+    def _mirrored_by(self, node: Node) -> list[LeafPath]:
+        """The trees of which a node has names and shapes, all of them if it has those of all of some."""
+        whole: list[LeafPath] = []
+        partly: list[LeafPath] = []
+        for tree in self.trees:
+            found = next(filter(None, (self._mirror(x, node) for x in descents(tree))), None)
+            if found is not None:
+                (partly if found.missing else whole).append(path_of(tree))
+                covered = frozenset(tuple(one.leaf[len(node.path) :]) for one in found.pairs)
+                self._fields[node.path] = covered
+        return whole or partly
+
+    def _mirror(self, params: Branch, node: Node) -> Mirror | None:
+        found = mirror(params, node, self._tree) if isinstance(params, Node) else None
+        return found if found is not None and found.pairs and found.relation == "same" else None
+
+    def _differ(self, fields: Collection[LeafPath]) -> bool:
+        """True if fields are of several states: in different places, or one of the same name for the same params."""
+        states = {s.path for s in self.states for field in fields if field.is_below(s.path)}
+        covered = [(path[-1], keys) for path in fields for keys in self._fields.get(path, ())]
+        return len(states) > 1 or len({*covered}) < len(covered)
+
+    def _said_by(self, hint: SlotHint) -> Owners:
+        """The tree in which the node stands that the user names; nobody's where that is none."""
+        said = (hint.of or "").strip("/")
+        paths = [path for path in map(path_of, self.trees) if f"{said}/".startswith(f"{path}/")]
+        return frozenset(paths[:1])
+
+    def _other_owners(self, branch: Node, state: Node, names: Keys) -> Owners:
+        """Whose a state is that keeps no copy of any tree, if it may as well be that of a tree just like the root."""
+        alike: dict[int, list[LeafPath]] = {}
+        for tree in self.trees:
+            alike.setdefault(fingerprint(tree, self._tree), []).append(path_of(tree))
+        rivals = [
+            trees
+            for trees in alike.values()
+            if len(trees) > 1 and (not self._roots or {*trees} & {*self._roots})
+        ]
+        owners = {self._owner(branch, trees, state, names) for trees in rivals}
+        return frozenset(owners - {*self._roots})
+
+    def _owner(
+        self, copy: Node, trees: list[LeafPath], state: Node, names: Keys
+    ) -> LeafPath | None:
+        """The one of ``trees``, all just like the copy, that it belongs to; None if it may be any."""
+        distances = {tree: distance(state.path.parent, tree.parent) for tree in trees}
+        near = [tree for tree in trees if distances[tree] == min(distances.values())]
+        shared = {tree: likeness(names, tree) for tree in near}
+        best = [tree for tree in near if shared[tree] == max(shared.values())]
+        if len(best) == 1:
+            return best[0]
+        roots = [tree for tree in best if tree in self._roots]
+        if len(roots) == 1 and roots[0] not in self._equal:
+            self._presumed.setdefault(roots[0], []).append(copy.path)
+            return roots[0]
+        self._undecided[copy.path] = best
+        return None
+
+    # --- what follows for the walks -----------------------------------------------------------------------
+
+    def apart_from(self, root: LeafPath) -> set[LeafPath]:
+        """The highest nodes of states that keep copies, and none of this root."""
+        return {node.path for node in self._highest(lambda owners: root not in owners)}
+
+    def scopes_besides(self, pairs: Sequence[tuple[Branch, Branch]]) -> list[tuple[Node, Branch]]:
+        """The highest nodes of states with copies of one tree alone, with it, that no walk of ``pairs`` comes to."""
+        seen = {path_of(root): path_of(scope) for scope, root in pairs}
+        return [
+            (state, tree)
+            for tree in self.trees
+            for state in self._states_of(path_of(tree))
+            if not (path_of(tree) in seen and state.path.is_below(seen[path_of(tree)]))
+            and not self._is_part(state)
+        ]
+
+    def _states_of(self, tree: LeafPath) -> list[Node]:
+        return list(self._highest(lambda owners: owners == {tree}))
+
+    def _is_part(self, node: Node) -> bool:
+        """True for what is a copy itself, beside others in one state: what it is stands above it."""
+        return node not in self.states and node.path in self._fields
+
+    def questions(self, slots: Iterable[Slot]) -> list[tuple[Problem, tuple[LeafPath, ...]]]:
+        """What only the user can say, and which trees' edits need it; ``slots``: those that the walks have found."""
+        found: list[tuple[Node, set[LeafPath]]] = []
+        for node in self._highest(lambda owners: owners == {None}):
+            found += self._units(node)
+        for tree in map(path_of, self.trees):
+            found += [(part, {tree}) for part in self._states_of(tree) if self._is_part(part)]
+        slots = list(slots)
+        paths = {slot.path for slot in slots}
+        for state in self.states if self._are_several else ():
+            if state.path not in self._owners and str(state.path) not in self._hints:
+                trained = self._trained(s for s in slots if not s.path.is_below(state.path))
+                left = [leaf for leaf in self._untold(state) if leaf not in paths]
+                found.append((state, self._named_as(left) - trained - {*self._roots}))
+        needs_root = not self._roots and len(found) == 1
+        return [
+            (whose_state(state.path, concerned, needs_root=needs_root), concerned)
+            for state, trees in found
+            if (concerned := tuple(path for path in map(path_of, self.trees) if path in trees))
+        ]
+
+    def _units(self, node: Branch) -> Iterator[tuple[Node, set[LeafPath]]]:
+        """The highest nodes with undecided copies of no field twice, and the trees that these may be of."""
+        copies = [path for path in self._undecided if path.is_below(path_of(node))]
+        if not isinstance(node, Node) or not copies:
+            return
+        if self._differ(copies):
+            for child in node.children.values():
+                yield from self._units(child)
+        else:
+            yield node, {tree for copy in copies for tree in self._undecided[copy]}
+
+    def _untold(self, branch: Node) -> list[LeafPath]:
+        """Its arrays of which the user says nothing."""
+        arrays = self._arrays(branch)
+        if not self._hints:
+            return arrays
+        above = {leaf: (leaf[:depth] for depth in range(1, len(leaf) + 1)) for leaf in arrays}
+        return [x for x in arrays if not any(str(LeafPath(n)) in self._hints for n in above[x])]
+
+    def _arrays(self, branch: Branch) -> list[LeafPath]:
+        """The leaves below a node that are arrays of several floating numbers."""
+        leaves = branch.leaves() if isinstance(branch, Node) else [branch]
+        return [x for x in leaves if is_param(self._tree[x]) and self._tree[x].size > 1]
+
+    def _named_as(self, left: list[LeafPath]) -> set[LeafPath]:
+        """The trees in which some leaf stands under the keys in which one of ``left`` ends."""
+        found = set()
+        for tree in self.trees:
+            inner = [path_of(node) for node in descents(tree)]
+            keys = {
+                tuple(leaf[len(node) :])
+                for leaf in self._arrays(tree)
+                for node in inner
+                if leaf.is_below(node)
+            }
+            lengths = {len(one) for one in keys} - {0}
+            if any(tuple(leaf[-n:]) in keys for leaf in left for n in lengths):
+                found.add(path_of(tree))
+        return found
+
+    def _trained(self, slots: Iterable[Slot]) -> set[LeafPath]:
+        """The trees of which a state of an optimizer keeps slots."""
+        roots = {slot.root for slot in slots if slot.in_optimizer}
+        paths = map(path_of, self.trees)
+        return {path for path in paths if any(r.is_below(path) or path.is_below(r) for r in roots)}
+
+    def without_copies_of_trained(self, slots: dict[LeafPath, Slot]) -> dict[LeafPath, Slot]:
+        """``slots`` but for copies of params that are trained by an optimizer of their own: they are none."""
+        if not self._are_several:
+            return slots
+        trained = self._trained(slots.values())
+        return {
+            path: slot
+            for path, slot in slots.items()
+            if slot.in_optimizer or not any(map(path.is_below, trained - {slot.root}))
+        }
+
+    def _highest(self, holds: Callable[[Owners], bool]) -> Iterator[Node]:
+        waiting: list[Branch] = list(self.states)
+        while waiting:
+            node = waiting.pop(0)
+            owners = self._owners.get(path_of(node))
+            if not isinstance(node, Node) or owners is None:
+                continue
+            if holds(owners):
+                yield node
+            else:
+                waiting[:0] = node.children.values()
+
+
+def _sort_out(top: Node, trees: list[Branch], states: list[Node]) -> None:
+    """The trees that optimizers may train, and the highest nodes of optimizer state, below ``top``."""
+    for key, child in top.children.items():
+        if not isinstance(child, Node):
+            continue
+        if is_optimizer_name(key) or looks_like_state(child) or looks_like_chain(child):
+            states.append(child)
+        elif key != params_child(top) and _has_parts(child):
+            _sort_out(child, trees, states)
+        else:
+            trees.append(child)
+
+
+def _has_parts(node: Node, depth: int = 4) -> bool:
+    """True for a node in which params or states of optimizers stand under their usual names."""
+    if params_child(node) or any(map(is_optimizer_name, node.children)):
+        return True
+    inner = (child for child in node.children.values() if isinstance(child, Node))
+    return depth > 1 and any(_has_parts(child, depth - 1) for child in inner)

@@ -1,0 +1,248 @@
+"""Several networks in one tree: each has the slots that its optimizer keeps, or it is asked whose a state is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import optax
+import pytest
+
+from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
+from surgery_cli.tree.paths import LeafPath
+from tests.optimizer.optax_registry import tree_of
+
+TX = optax.chain(optax.clip(1.0), optax.adamw(1e-2))
+
+
+def net(out: int) -> dict[str, Any]:
+    return {
+        "d0": {"kernel": jnp.ones((4, 4)), "bias": jnp.ones(4)},
+        "d1": {"kernel": jnp.ones((4, out)), "bias": jnp.ones(out)},
+    }
+
+
+def layouts(out: int) -> dict[str, tuple[dict[str, Any], dict[str, str], set[str]]]:
+    """By name: a tree, the state of each network that has one, and networks that may be asked for.
+
+    ``out``: of the second network; with 4 both are just alike.
+    """
+    a, b = net(4), net(out)
+    s, t = TX.init(a), TX.init(b)
+    one, two = {"params": a, "opt_state": s}, {"params": b, "opt_state": t}
+    alike = out == 4
+    both = {"policy/params": "opt_state/policy", "critic/params": "opt_state/critic"}
+    return {
+        "states in one dict": (
+            {
+                "policy": {"params": a},
+                "critic": {"params": b},
+                "opt_state": {"policy": s, "critic": t},
+            },
+            both,
+            set(),
+        ),
+        "one dict, and a target": (
+            {
+                "policy": {"params": a},
+                "critic": {"params": b},
+                "target_critic": {"params": b},
+                "opt_state": {"policy": s, "critic": t},
+            },
+            both,
+            {"critic/params", "target_critic/params"},
+        ),
+        "prefixed": (
+            {"params": a, "opt_state": s, "critic_params": b, "critic_opt_state": t},
+            {"params": "opt_state", "critic_params": "critic_opt_state"},
+            set(),
+        ),
+        "nested beside": (
+            {**one, "disc": two},
+            {"params": "opt_state", "disc/params": "disc/opt_state"},
+            set(),
+        ),
+        "nested deep": (
+            {**one, "agents": {"x": {"disc": two}}},
+            {"params": "opt_state", "agents/x/disc/params": "agents/x/disc/opt_state"},
+            set(),
+        ),
+        "in a list": (
+            {"states": [one, two]},
+            {f"states/{n}/params": f"states/{n}/opt_state" for n in (0, 1)},
+            set(),
+        ),
+        "one in a list": ({"states": [one]}, {"states/0/params": "states/0/opt_state"}, set()),
+        "online and target": (
+            {"online": a, "target": a, "opt_state": s},
+            {"online": "opt_state"},
+            {"online", "target"},
+        ),
+        "policy and target": (
+            {"policy": {"params": a}, "target": {"params": a}, "opt_state": s},
+            {"policy/params": "opt_state"},
+            {"policy/params", "target/params"},
+        ),
+        "params and target": (
+            {"params": a, "target": a, "opt_state": s},
+            {"params": "opt_state"},
+            set(),
+        ),
+        "params and averages": (
+            {"params": a, "ema_params": a, "opt_state": s, "step": 3},
+            {"params": "opt_state"},
+            set(),
+        ),
+        "a chain with a name of a tree": (
+            {"params": a, "ema": a, "opt_state": {"ema": optax.ema(0.9).init(a), "adam": s}},
+            {"params": "opt_state"},
+            set(),
+        ),
+        "players": (
+            {"g_params": a, "d_params": b, "g_opt": s, "d_opt": t},
+            {"g_params": "g_opt", "d_params": "d_opt"},
+            set(),
+        ),
+        "players by number of letters": (
+            {"gen": a, "disc": b, "opt_gen": s, "opt_disc": t},
+            {"gen": "opt_gen", "disc": "opt_disc"},
+            set(),
+        ),
+        "players without a name": (
+            {"gen": a, "disc": b, "opt_state": (s, t)},
+            {"gen": "opt_state/0", "disc": "opt_state/1"},
+            {"gen", "disc"} if alike else set(),
+        ),
+        "joint": (
+            {
+                "actor": {"params": a},
+                "critic": {"params": b},
+                "opt_state": TX.init({"actor": a, "critic": b}),
+            },
+            {},
+            {"actor/params", "critic/params"},
+        ),
+        "numbered": (
+            {"policy": {"params": a}, "critic": {"params": b}, "optimizers": [s, t]},
+            {"policy/params": "optimizers/0", "critic/params": "optimizers/1"},
+            {"policy/params", "critic/params"} if alike else set(),
+        ),
+        "models and optimizers": (
+            {"actor": {"model": a, "optimizer": s}, "critic": {"model": b, "optimizer": t}},
+            {"actor/model": "actor/optimizer", "critic/model": "critic/optimizer"},
+            set(),
+        ),
+        "model and target": (
+            {"model": a, "optimizer": s, "target": a},
+            {"model": "optimizer"},
+            set(),
+        ),
+        "items": (
+            {"model": a, "optimizer": s, "critic_model": b, "critic_optimizer": t},
+            {"model": "optimizer", "critic_model": "critic_optimizer"},
+            set(),
+        ),
+        "item of its own": (
+            {**one, "critic": two},
+            {"params": "opt_state", "critic/params": "critic/opt_state"},
+            set(),
+        ),
+        "a state that mirrors nothing whole": (
+            {
+                "params": a,
+                "opt_state": s,
+                "critic_params": b,
+                "critic_opt_state": optax.adafactor(1e-2, min_dim_size_to_factor=2).init(b),
+            },
+            {"params": "opt_state", "critic_params": "critic_opt_state"},
+            set() if alike else {"params", "critic_params"},
+        ),
+        "a state that no name tells": (
+            {"params": a, "opt_state": s, "critic_params": b, "critic_adam": t},
+            {"params": "opt_state", "critic_params": "critic_adam"},
+            {"params", "critic_params"} if alike else {"critic_params"},
+        ),
+    }
+
+
+def slots_of(found: OptimizerSurvey, param: LeafPath) -> set[str]:
+    return {str(s.path) for s in found.slots.values() if s.param == param and s.in_optimizer}
+
+
+CASES = [(name, out) for out in (1, 4) for name in layouts(out)]
+
+
+@pytest.mark.parametrize(("name", "out"), CASES, ids=str)
+def test_each_network_has_its_own_slots_or_is_asked_for(name: str, out: int) -> None:
+    values, states, may_be_asked = layouts(out)[name]
+    tree = tree_of(values)
+    found = survey(tree)
+    networks = {path.text: LeafPath(path) for path in map(_network, tree) if path}
+    for network, node in networks.items():
+        params = [path for path in tree if path.is_below(node)]
+        if network in may_be_asked and all(found.questions_about([param]) for param in params):
+            continue
+        state = states.get(network)
+        for param in params:
+            tail = param[len(node) :]
+            true = {
+                str(path)
+                for path in tree
+                if state is not None
+                and path.text.startswith(f"{state}/")
+                and path[-len(tail) :] == tail
+            }
+            assert not found.questions_about([param]), (network, found.questions_about([param]))
+            assert slots_of(found, param) == true, param
+    for slot in found.slots.values():  # no network that is trained is a copy of another
+        if not slot.in_optimizer:
+            assert _network(slot.path).text not in states, slot.path
+
+
+def _network(leaf: LeafPath) -> LeafPath:
+    """The node above `d0` and `d1`, where no state is around it."""
+    text = leaf.text
+    at = next((n for n, key in enumerate(leaf) if key in ("d0", "d1")), 0)
+    return LeafPath() if "opt" in text or "adam" in text else LeafPath(leaf[:at])
+
+
+@pytest.mark.parametrize(("name", "out"), CASES, ids=str)
+def test_what_is_advised_settles_it(name: str, out: int) -> None:
+    """Each question is answered as its own words say, with what is true; then none is left, and all slots are right."""
+    values, states, _ = layouts(out)[name]
+    tree = tree_of(values)
+    asked = survey(tree).open_questions
+    hints: dict[str, dict[str, object]] = {}
+    params = None
+    for question in asked:
+        place = question.problem.path
+        owners = [one for one, state in states.items() if _stand_together(state, place)]
+        if len(owners) == 1 and f"`--params {owners[0]}`" in question.problem.fix:
+            params = owners[0]
+        else:
+            assert f"slots: {{{place}: {{of: NODE" in question.problem.fix
+            hints[place] = {"of": owners[0]} if len(owners) == 1 else {"ignore": True}
+    found = survey(tree, params=params, slots=hints)
+    assert [question.problem for question in found.open_questions] == []
+    for network, state in states.items():
+        for param in (path for path in tree if path.text.startswith(f"{network}/")):
+            assert all(path.startswith(f"{state}/") for path in slots_of(found, param))
+            assert slots_of(found, param) or any("ignore" in hint for hint in hints.values())
+
+
+def _stand_together(state: str, place: str) -> bool:
+    return f"{place}/".startswith(f"{state}/") or f"{state}/".startswith(f"{place}/")
+
+
+@pytest.mark.parametrize("name", ["online and target", "policy and target"])
+def test_what_the_user_says_settles_it(name: str) -> None:
+    values, states, _ = layouts(4)[name]
+    tree = tree_of(values)
+    ((network, _state),) = states.items()
+    found = survey(tree, params=network)
+    assert not found.open_questions
+    param = LeafPath((*network.split("/"), "d0", "kernel"))
+    assert len(slots_of(found, param)) == 2
+    copies = {s.path.text for s in found.slots.values() if not s.in_optimizer}
+    assert copies
+    assert all(path.startswith("target/") for path in copies)
