@@ -76,8 +76,7 @@ def inspect(
         _add_values(rows, checkpoint, looks, stats or bool(only), digests, listener)
         notes += tell_bad(rows, chosen, surveyed)
     rows, chosen = bad_ones(rows, chosen) if only else (rows, chosen)
-    if optimizer:
-        _add_numbers(rows, chosen, checkpoint, surveyed)
+    _add_numbers(rows, chosen, checkpoint, surveyed if optimizer else OptimizerSurvey())
     return reports.Inspection(
         checkpoint=str(location.root),
         layout=checkpoint.layout,

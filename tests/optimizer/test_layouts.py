@@ -48,7 +48,7 @@ def test_flax_nnx_optimizers_have_values_as_leaves_and_gaps_in_chains() -> None:
             spec = LeafSpec(kind=LeafKind.ARRAY, shape=value.shape, dtype=str(value.dtype))
             leaves[LeafPath((name, *(str(key) for key in path), "value"))] = spec
     result = survey(TreeSpec(leaves))
-    assert result.params_root == ("model",)
+    assert result.params_roots == (("model",),)
     assert {str(p): str(s.param) for p, s in result.slots.items()} == {
         f"optimizer/opt_state/1/0/{field}/layers/0/{leaf}/value": f"model/layers/0/{leaf}/value"
         for field in ("mu", "nu")
@@ -153,7 +153,6 @@ def test_two_train_states_have_twins_of_their_own() -> None:
     state = {"params": DENSE, "opt_state": adam_of(DENSE)}
     result = survey(tree_of({"actor": state, "critic": state}))
     assert [str(p) for p in result.params_roots] == ["actor/params", "critic/params"]
-    assert result.params_root is None
     assert all(p[0] == s.param[0] for p, s in result.slots.items())
     assert len(result.slots) == 8
     assert result.questions == []
@@ -163,7 +162,7 @@ def test_lookahead_keeps_its_slow_weights_inside_the_params() -> None:
     params = {"fast": DENSE, "slow": DENSE}
     state = optax.lookahead(optax.adam(0.1), 5, 0.5).init(optax.LookaheadParams(DENSE, DENSE))
     result = survey(tree_of({"params": params, "opt_state": state}))
-    assert str(result.params_root) == "params/fast"
+    assert list(map(str, result.params_roots)) == ["params/fast"]
     slow = [s for s in result.slots.values() if s.path[:2] == ("params", "slow")]
     assert [(str(s.path), str(s.param)) for s in slow] == [
         (f"params/slow/{leaf}", f"params/fast/{leaf}") for leaf in ("bias", "kernel")
@@ -291,7 +290,7 @@ def test_a_tree_without_optimizer_state_has_no_slots(tree: Any) -> None:
 def test_an_optimizer_state_alone_shows_its_clocks() -> None:
     tree = tree_of(adam_of(DENSE))
     result = survey(tree)
-    assert result.params_root is None
+    assert result.params_roots == ()
     assert result.slots == {}
     assert {str(p): c.drives for p, c in result.clocks.items()} == {"0/count": "bias_correction"}
     assert result.questions == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from surgery_cli.optimizer.detect.shapes import ShapePair, relation
@@ -219,7 +219,12 @@ def fingerprint(branch: Branch, tree: TreeSpec) -> int:
     """A number for the names and shapes of all that stands below a node, or for the shape of a leaf."""
     if isinstance(branch, LeafPath):
         return hash(tree[branch].shape)
-    return hash(frozenset((key, fingerprint(x, tree)) for key, x in branch.children.items()))
+    return node_fingerprint((key, fingerprint(x, tree)) for key, x in branch.children.items())
+
+
+def node_fingerprint(children: Iterable[tuple[str, int]]) -> int:
+    """That of a node, by its children's."""
+    return hash(frozenset(children))
 
 
 class Shapes:
@@ -237,6 +242,6 @@ class Shapes:
     def _index(self, branch: Branch) -> int:
         if isinstance(branch, LeafPath):
             return fingerprint(branch, self._tree)
-        mark = hash(frozenset((key, self._index(child)) for key, child in branch.children.items()))
+        mark = node_fingerprint((key, self._index(x)) for key, x in branch.children.items())
         self._nodes.setdefault(mark, []).append(branch)
         return mark

@@ -8,14 +8,11 @@ from typing import TypeAlias
 from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import Problem
 from surgery_cli.optimizer.detect.common_names import distance, likeness
+from surgery_cli.optimizer.detect.copies import Copies, Keys, arrays_of
 from surgery_cli.optimizer.detect.findings import whose_state
 from surgery_cli.optimizer.detect.mirrors import (
     Branch,
-    Mirror,
     Node,
-    fingerprint,
-    is_param,
-    mirror,
     path_of,
 )
 from surgery_cli.optimizer.detect.params_root import descents, is_optimizer_name, params_child
@@ -24,7 +21,6 @@ from surgery_cli.optimizer.detect.states import looks_like_chain, looks_like_sta
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 
-Keys: TypeAlias = tuple[object, ...]
 Owners: TypeAlias = frozenset[LeafPath | None]
 """The networks of which a node of a state keeps copies; None where several may be the one."""
 
@@ -53,14 +49,13 @@ class Networks:
             _sort_out(top, others, self.states)
         self.trees = [*roots, *(one for one in others if not self._is_known(path_of(one)))]
         self._owners: dict[LeafPath, Owners] = {}
-        self._fields: dict[LeafPath, frozenset[Keys]] = {}
-        """The highest nodes that mirror a tree, or a part of it, and the keys in it of what they mirror."""
         self._undecided: dict[LeafPath, list[LeafPath]] = {}
         """The trees that a copy may be one of, where nothing tells which."""
         self._presumed: dict[LeafPath, list[LeafPath]] = {}
         """Copies of which only that it is the root says that they are a root's; of two states neither may be."""
         self._equal: set[LeafPath] = set()
         self._are_several = bool(self.states) and len(self.trees) > 1
+        self._copies = Copies(tree, self.trees if self._are_several else [])
         if self._are_several:
             self._hold_against_each_other()
 
@@ -69,6 +64,8 @@ class Networks:
         return any(path.is_below(root) or root.is_below(path) for root in self._roots)
 
     def _hold_against_each_other(self) -> None:
+        for state in self.states:
+            self._copies.mark(state)
         self._look_at_states()
         self._equal = {root for root, fields in self._presumed.items() if self._differ(fields)}
         if self._equal:
@@ -88,7 +85,7 @@ class Networks:
             return frozenset()
         if (hint := self._hints.get(str(branch.path))) is not None:
             owners = self._said_by(hint)
-        elif trees := self._mirrored_by(branch):
+        elif trees := self._copies.mirrored_by(branch):
             owners = frozenset([self._owner(branch, trees, state, names)])
         else:
             goes_on = is_named and not (looks_like_state(branch) or branch.is_sequence)
@@ -103,27 +100,10 @@ class Networks:
             self._owners[branch.path] = owners
         return owners
 
-    def _mirrored_by(self, node: Node) -> list[LeafPath]:
-        """The trees of which a node has names and shapes, all of them if it has those of all of some."""
-        whole: list[LeafPath] = []
-        partly: list[LeafPath] = []
-        for tree in self.trees:
-            found = next(filter(None, (self._mirror(x, node) for x in descents(tree))), None)
-            if found is not None:
-                (partly if found.missing else whole).append(path_of(tree))
-                covered = frozenset(tuple(one.leaf[len(node.path) :]) for one in found.pairs)
-                self._fields[node.path] = covered
-        return whole or partly
-
-    def _mirror(self, params: Branch, node: Node) -> Mirror | None:
-        found = mirror(params, node, self._tree) if isinstance(params, Node) else None
-        return found if found is not None and found.pairs and found.relation == "same" else None
-
     def _differ(self, fields: Collection[LeafPath]) -> bool:
         """True if fields are of several states: in different places, or one of the same name for the same params."""
         states = {s.path for s in self.states for field in fields if field.is_below(s.path)}
-        covered = [(path[-1], keys) for path in fields for keys in self._fields.get(path, ())]
-        return len(states) > 1 or len({*covered}) < len(covered)
+        return len(states) > 1 or self._copies.overlap(fields)
 
     def _said_by(self, hint: SlotHint) -> Owners:
         """The tree in which the node stands that the user names; nobody's where that is none."""
@@ -133,12 +113,9 @@ class Networks:
 
     def _other_owners(self, branch: Node, state: Node, names: Keys) -> Owners:
         """Whose a state is that keeps no copy of any tree, if it may as well be that of a tree just like the root."""
-        alike: dict[int, list[LeafPath]] = {}
-        for tree in self.trees:
-            alike.setdefault(fingerprint(tree, self._tree), []).append(path_of(tree))
         rivals = [
             trees
-            for trees in alike.values()
+            for trees in self._copies.alike
             if len(trees) > 1 and (not self._roots or {*trees} & {*self._roots})
         ]
         owners = {self._owner(branch, trees, state, names) for trees in rivals}
@@ -183,7 +160,7 @@ class Networks:
 
     def _is_part(self, node: Node) -> bool:
         """True for what is a copy itself, beside others in one state: what it is stands above it."""
-        return node not in self.states and node.path in self._fields
+        return node not in self.states and node.path in self._copies.fields
 
     def questions(self, slots: Iterable[Slot]) -> list[tuple[Problem, tuple[LeafPath, ...]]]:
         """What only the user can say, and which trees' edits need it; ``slots``: those that the walks have found."""
@@ -219,16 +196,11 @@ class Networks:
 
     def _untold(self, branch: Node) -> list[LeafPath]:
         """Its arrays of which the user says nothing."""
-        arrays = self._arrays(branch)
+        arrays = arrays_of(self._tree, branch)
         if not self._hints:
             return arrays
         above = {leaf: (leaf[:depth] for depth in range(1, len(leaf) + 1)) for leaf in arrays}
         return [x for x in arrays if not any(str(LeafPath(n)) in self._hints for n in above[x])]
-
-    def _arrays(self, branch: Branch) -> list[LeafPath]:
-        """The leaves below a node that are arrays of several floating numbers."""
-        leaves = branch.leaves() if isinstance(branch, Node) else [branch]
-        return [x for x in leaves if is_param(self._tree[x]) and self._tree[x].size > 1]
 
     def _named_as(self, left: list[LeafPath]) -> set[LeafPath]:
         """The trees in which some leaf stands under the keys in which one of ``left`` ends."""
@@ -237,7 +209,7 @@ class Networks:
             inner = [path_of(node) for node in descents(tree)]
             keys = {
                 tuple(leaf[len(node) :])
-                for leaf in self._arrays(tree)
+                for leaf in arrays_of(self._tree, tree)
                 for node in inner
                 if leaf.is_below(node)
             }
