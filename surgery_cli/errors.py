@@ -39,6 +39,12 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     field: str | None = None
 
     @property
+    def said(self) -> str:
+        """What is wrong, with the leaf's path where the words do not name it."""
+        is_named = not self.path or self.path in self.what
+        return self.what if is_named else f"'{self.path}': {self.what}"
+
+    @property
     def place(self) -> str:
         """Where in a plan file it stands: ``head.yaml:7:3: ``; empty if it does not stand in one."""
         if self.file is None:

@@ -87,7 +87,7 @@ _MOST_APART: Final = 20
 
 def _case(rule: RuleVerdict) -> Case:
     apart = [one.text(_MOST_APART) for one in rule.apart]
-    findings = [": ".join(filter(None, (one.what, one.why))) for one in rule.findings]
+    findings = [": ".join(filter(None, (one.said, one.why))) for one in rule.findings]
     what = rule.message or next(iter(findings), "")
     if not rule.message and len(findings) > 1:
         what = f"{what}, and {counted(len(findings) - 1, 'more finding')}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import xml.etree.ElementTree as ET
 
 import jax
@@ -57,3 +58,15 @@ def test_a_report_of_a_policy_has_a_case_for_each_that_is_passed_over(surgery, s
     cases = {case.get("name"): case.find("skipped") for case in ET.parse(report).iter("testcase")}
     assert {name for name, skipped in cases.items() if skipped is not None} == {"arr", "key"}
     assert cases["sound"] is None
+
+
+def test_a_finding_names_its_leaf_in_every_format(surgery, tmp_path):
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "ck", {"params": {"w": np.ones(3), "s": "text"}})
+    (tmp_path / "policy.yaml").write_text("rules:\n- {at: params, norm: 0..9}\n")
+    outputs = [tmp_path / name for name in ("junit", "markdown", "github")]
+    words = [word for file in outputs for word in ("--output", f"{file.name}={file}")]
+    found = surgery("check", tmp_path / "ck", tmp_path / "policy.yaml", *words)
+    assert found.code == 1
+    for text in (found.out, *(file.read_text() for file in outputs)):
+        assert "params/s" in html.unescape(text)

@@ -66,7 +66,7 @@ def _render_findings(rule: RuleVerdict, page: Page, *, most: int | None) -> None
         page.line(rule.message, indent=2)
     found = [Group(one, 1) for one in rule.findings] if most is None else groups(rule.findings)
     for finding, _ in found[:most]:
-        page.line(": ".join(filter(None, (finding.what, finding.why))), indent=2)
+        page.line(": ".join(filter(None, (finding.said, finding.why))), indent=2)
     page.rest(sum(one.number for one in found) - sum(one.number for one in found[:most]), indent=2)
 
 
