@@ -62,7 +62,7 @@ def test_every_slot_is_found_and_no_power_is_wrong(name: str) -> None:
             assert (slot.power, slot.is_even) == (facts["power"], facts["even"]), path
         else:
             assert slot.settled_by
-    assert result.params_root == ("params",)
+    assert result.params_roots == (("params",),)
 
 
 @pytest.mark.parametrize("name", FOUND)
