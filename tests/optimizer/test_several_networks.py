@@ -10,9 +10,13 @@ import pytest
 
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.tree.paths import LeafPath
-from tests.optimizer.optax_registry import tree_of
+from tests.optimizer.optax_registry import OPTIMIZERS, params_for, state_of, tree_of
 
 TX = optax.chain(optax.clip(1.0), optax.adamw(1e-2))
+
+BY_LABELS = optax.multi_transform(
+    {"fast": optax.adam(1e-2), "slow": optax.adam(1e-3)}, {"d0": "fast", "d1": "slow"}
+)
 
 
 def net(out: int) -> dict[str, Any]:
@@ -90,6 +94,11 @@ def layouts(out: int) -> dict[str, tuple[dict[str, Any], dict[str, str], set[str
         ),
         "params and averages": (
             {"params": a, "ema_params": a, "opt_state": s, "step": 3},
+            {"params": "opt_state"},
+            set(),
+        ),
+        "params by labels, and averages": (
+            {"params": a, "ema_params": a, "opt_state": BY_LABELS.init(a)},
             {"params": "opt_state"},
             set(),
         ),
@@ -246,3 +255,44 @@ def test_what_the_user_says_settles_it(name: str) -> None:
     copies = {s.path.text for s in found.slots.values() if not s.in_optimizer}
     assert copies
     assert all(path.startswith("target/") for path in copies)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_averages_beside_take_nothing_from_the_params_of_any_optimizer(name: str) -> None:
+    params = params_for(name)
+    alone = {"params": params, "opt_state": state_of(name)}
+    found = survey(tree_of(alone))
+    beside = survey(tree_of({**alone, "ema_params": params, "best": {"params": params}}))
+    assert {path: slot for path, slot in beside.slots.items() if slot.in_optimizer} == found.slots
+    assert beside.questions == found.questions
+    assert beside.clocks == found.clocks
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_two_of_any_optimizer_are_each_for_its_own_network(name: str) -> None:
+    params, state = params_for(name), state_of(name)
+    found = survey(tree_of({"params": params, "opt_state": state}))
+    layouts = {
+        "a/params": (
+            "a/opt_state",
+            "b/opt_state",
+            {k: {"params": params, "opt_state": state} for k in "ab"},
+        ),
+        "a_params": (
+            "a_opt",
+            "b_opt",
+            {
+                f"{k}_{part}": value
+                for k in "ab"
+                for part, value in {"params": params, "opt": state}.items()
+            },
+        ),
+    }
+    for root, (own, other, tree) in layouts.items():
+        both = survey(tree_of(tree))
+        slots = [slot for slot in both.slots.values() if slot.in_optimizer]
+        mine = {slot for slot in slots if f"{slot.param}/".startswith(f"{root}/")}
+        assert len(mine) == len(found.slots)
+        assert all(str(slot.path).startswith(f"{own}/") for slot in mine)
+        assert not any(str(slot.path).startswith(f"{other}/") for slot in mine)
+        assert len(both.questions) == 2 * len(found.questions) or not found.slots

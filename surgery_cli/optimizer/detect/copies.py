@@ -67,7 +67,8 @@ class Copies:
             if found is not None:
                 (partly if found.missing else whole).append(path_of(tree))
                 covered = frozenset(tuple(one.leaf[len(node.path) :]) for one in found.pairs)
-                self.fields[node.path] = covered if found.missing else _WHOLE
+                is_whole = not (found.missing or found.holes)
+                self.fields[node.path] = _WHOLE if is_whole else covered
         return whole or partly
 
     def _mirror(self, params: Branch, node: Node) -> Mirror | None:

@@ -175,7 +175,7 @@ class Networks:
             if state.path not in self._owners and str(state.path) not in self._hints:
                 trained = self._trained(s for s in slots if not s.path.is_below(state.path))
                 left = [leaf for leaf in self._untold(state) if leaf not in paths]
-                found.append((state, self._named_as(left) - trained - {*self._roots}))
+                found.append((state, self._named_as(left) - trained - self._roots_and_copies()))
         needs_root = not self._roots and len(found) == 1
         return [
             (whose_state(state.path, concerned, needs_root=needs_root), concerned)
@@ -193,6 +193,11 @@ class Networks:
                 yield from self._units(child)
         else:
             yield node, {tree for copy in copies for tree in self._undecided[copy]}
+
+    def _roots_and_copies(self) -> set[LeafPath]:
+        """Of what a state of theirs does not explain the walk asks that looks for slots of the roots."""
+        alike = (trees for trees in self._copies.alike if {*trees} & {*self._roots})
+        return {*self._roots}.union(*alike)
 
     def _untold(self, branch: Node) -> list[LeafPath]:
         """Its arrays of which the user says nothing."""
