@@ -161,6 +161,7 @@ def test_force_after_a_killed_run_replaces_what_stood_there(service, source, new
     assert not left_beside(service)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.covers(1)
 @pytest.mark.parametrize("stray", ["0123abcd/new/d/1", "0123abcd-journal/00000003"])
 @pytest.mark.parametrize("named", ["", "/new", "/."], ids=["parent", "destination", "itself"])

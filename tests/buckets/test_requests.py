@@ -108,6 +108,7 @@ def hold(server, anew, plan, source, destination, **options):
     return told
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.covers(1)
 @pytest.mark.parametrize("edit", EDITS)
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -64,6 +64,7 @@ def test_what_was_killed_goes_on(run, service, source, tmp_path):
     check(service, tmp_path)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.covers(2)
 @pytest.mark.parametrize("when", ["request", "request+"])
 @pytest.mark.parametrize("resume", [True, False], ids=["resume", "plain"])
@@ -119,7 +120,7 @@ def test_only_one_run_goes_on(run, service, source, tmp_path):
     check(service, tmp_path)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.check_all
 def test_what_was_killed_between_its_lock_and_its_first_object_goes_on(
     run, service, source, tmp_path
 ):

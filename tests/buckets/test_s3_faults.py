@@ -37,6 +37,7 @@ def test_faults_change_no_result(s3, source, kind):
     assert [name for name in s3.names() if not name.startswith("new/")] == before
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("status", "said"),
     [("400", "the credentials have expired"), ("403", "S3 does not know these credentials")],
@@ -115,6 +116,7 @@ def test_a_public_bucket_is_read_without_credentials_and_not_written(s3, source,
     assert len(said.splitlines()) == 3
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("redirects", [True, False])
 def test_a_bucket_in_another_region_is_no_damage(s3, source, tmp_path, redirects):
     """What s3fs asks, botocore sends on; TensorStore looks for the region of Amazon's own buckets, and of no others."""

@@ -125,6 +125,7 @@ def test_who_wakes_changes_nothing(service, source, runs, tmp_path, begun, how, 
     assert moment > 15
 
 
+@pytest.mark.check_all
 @pytest.mark.covers(1)
 @pytest.mark.parametrize("is_old", [False, True], ids=["new", "replaced"])
 @pytest.mark.parametrize("state", ["living", "elsewhere", "killed"])

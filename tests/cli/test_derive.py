@@ -71,6 +71,7 @@ def applied(surgery, tmp_path, a, *words):
     return derived, surgery("apply", a, tmp_path / "new", plan)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("back", [False, True], ids=["there", "back"])
 @pytest.mark.parametrize("name", ["llama-maxtext-scanned", "vit-big-vision"])
 def test_the_plan_makes_of_one_model_the_other_value_by_value(surgery, tmp_path, both, name, back):
@@ -283,6 +284,7 @@ def test_what_a_shipped_conversion_makes_is_found_by_values_whatever_it_computes
         assert surgery("diff", tmp_path / str(n) / "new", b).code == 0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_names_and_shapes_alone_pair_what_a_shipped_conversion_pairs(tmp_path, case):
     """At least nine of ten leaves, and none otherwise than values do."""

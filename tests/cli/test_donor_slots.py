@@ -110,7 +110,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("factory", "here", "there", "is_taken"), PAIRS)
 def test_slots_are_taken_where_their_steps_stay_those_of_the_donor(
     graft, factory, here, there, is_taken

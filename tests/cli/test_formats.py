@@ -119,6 +119,7 @@ def test_a_file_that_cannot_be_written_is_left_as_it_was(surgery, tmp_path, monk
     assert old.read_text() == "as it was"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.covers(1)
 @pytest.mark.parametrize(
     ("name", "file"),

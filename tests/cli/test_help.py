@@ -86,7 +86,7 @@ def completed(line, shell="bash"):
     return process.stdout.split()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("line", "offered"),
     [

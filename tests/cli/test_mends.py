@@ -203,7 +203,7 @@ MENDED = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("before", "after"), MENDED)
 def test_what_is_advised_makes_the_check_agree_and_orbax_restore(
     surgery, stored, script, tmp_path, before, after

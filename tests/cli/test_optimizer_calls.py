@@ -66,6 +66,7 @@ def save(path, tree):
     return path
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_settles_what_training_with_it_would_have_made(surgery, tmp_path, name):
     text, make = CALLS[name]

@@ -95,6 +95,7 @@ def test_the_workflow_of_the_docs_runs_step_by_step(tmp_path):
     assert "2 cases: 2 ✅ holds" in (tmp_path / "summary.md").read_text()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("given", "code", "said"),
     [

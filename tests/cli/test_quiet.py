@@ -274,6 +274,7 @@ FINDINGS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", FINDINGS, ids=lambda case: case.__name__)
 def test_quiet_says_what_was_found_where_the_exit_code_does(surgery, tmp_path, case):
     words, said = case(tmp_path)

@@ -54,6 +54,7 @@ def leaves(tmp_path):
     return w, a, b
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("runs", [1, 2])
 @pytest.mark.parametrize("name", MAPS)
 def test_a_lora_is_said_to_be_for_another_order_where_its_values_are(

@@ -59,6 +59,7 @@ def test_who_reads_it_is_told_to_wait_before_anything_else(tmp_path, surgery, wo
         assert refused.code == (3 if is_named else 2)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("place", [*PLACES, "."])
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("to", [[], ["{out}"]], ids=["looks", "writes"])

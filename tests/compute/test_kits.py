@@ -64,6 +64,7 @@ def test_every_edit_on_devices_equals_the_hosts_to_rounding(
         )
 
 
+@pytest.mark.check_all
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_random_values_and_casts_do_not_depend_on_the_device_at_all(
     eight: tuple[dict, dict], placement: str

@@ -58,7 +58,7 @@ def source(fixture):
     return FIXTURES / fixture / "model.safetensors"
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_logits_are_those_of_transformers_and_weights_come_back(tmp_path, case):
     there = applied(

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import orbax.checkpoint as ocp
+import pytest
 from flax import nnx
 from flax.training.train_state import TrainState
 
@@ -161,9 +162,9 @@ PROGRAMS = {"linen": Linen, "nnx": Nnx}
 PLANS_THERE = {"linen": "linen-to-nnx.yaml", "nnx": "nnx-to-linen-like.yaml"}
 
 
-def test_every_state_goes_on_bit_for_bit(tmp_path, request):
-    more = MORE if request.config.getoption("every_combination") else {}
-    for name, tx in {**OPTIMIZERS, **more}.items():
+@pytest.mark.check_all
+def test_every_state_goes_on_bit_for_bit(tmp_path):
+    for name, tx in {**OPTIMIZERS, **MORE}.items():
         goes_on(tmp_path / name, tx)
 
 

@@ -166,6 +166,7 @@ def reordered(params, axis):
     return _changed(params, {"layers"}, lambda leaf: jnp.flip(leaf, axis))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.name}-{route.scan_axis}")
 def test_logits_are_those_of_transformers_and_weights_come_back(tmp_path, route):
     source, axis = FOLDER / "model.safetensors", route.scan_axis

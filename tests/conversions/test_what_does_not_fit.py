@@ -199,7 +199,7 @@ def is_refused(plan, source, tmp_path, damage=""):
     return code == 2
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("plan", ALL, ids=id_of)
 def test_a_kind_of_leaf_that_is_missing_in_all_layers_is_refused_by_every_plan(plan, tmp_path):
     source = source_of(plan, tmp_path)

@@ -148,6 +148,7 @@ def test_every_merge_is_tried_in_every_way() -> None:
     assert tried == ways
 
 
+@pytest.mark.check_all
 @pytest.mark.parametrize(
     "merge", _each(MERGES, ["ties", "--density", "0.5"]), ids=lambda words: "-".join(words[::2])
 )

@@ -62,7 +62,7 @@ def test_every_checkpoint_opens_with_exactly_its_true_values(name: str) -> None:
     assert _false_leaves(FIXTURES / name, name) == []
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("compact", ["never", "always"])
 @pytest.mark.parametrize("name", finished())
 def test_an_edit_of_one_leaf_leaves_every_other_one_exact(
@@ -105,6 +105,7 @@ def _key(key: Any) -> str | int:
     return key.key if hasattr(key, "key") else key.idx
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", RESTORABLE)
 def test_orbax_restores_the_edited_checkpoints_of_its_older_releases(
     name: str, tmp_path: Path

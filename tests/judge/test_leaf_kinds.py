@@ -150,6 +150,7 @@ def _edited(store: Any, tmp_path: Path, *steps: tuple[str, dict[str, Any]], **op
     return destination
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("compact", ["never", "always"])
 def test_an_edit_of_a_neighbour_leaves_every_kind_as_it_was(
     store: Any, compact: str, tmp_path: Path

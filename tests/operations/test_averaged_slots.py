@@ -134,6 +134,7 @@ def test_second_moments_are_those_of_the_mean_of_all_squares(tmp_path: Path) -> 
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("here", "there", "fields", "said"),
     [
@@ -182,6 +183,7 @@ LAYERED: dict[str, Any] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", LAYERED)
 @pytest.mark.parametrize("op", ["average", "interpolate"])
 def test_slots_go_by_the_number_of_the_layer_of_their_param(

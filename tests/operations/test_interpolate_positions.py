@@ -34,6 +34,7 @@ def matrix(old: int, new: int, method: str, align: str) -> np.ndarray:
     return found
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("old", "new"), SIZES)
 def test_weights_are_those_of_scipy_jax_and_numpy(old: int, new: int) -> None:
     unit = np.eye(old)

@@ -57,6 +57,7 @@ LEAVES = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", LEAVES)
 @pytest.mark.parametrize("name", DTYPES)
 def test_exactly_so_many_of_the_smallest_become_zero_whatever_the_blocks(
@@ -211,6 +212,7 @@ COMMUTING = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", COMMUTING)
 def test_training_with_masked_gradients_keeps_the_zeros_and_all_else_as_it_would_be(
     tmp_path: Path, name: str

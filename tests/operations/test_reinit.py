@@ -51,7 +51,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("init", "settings", "shape"), CASES)
 def test_values_are_distributed_as_those_of_jax(init: str, settings: dict, shape: tuple) -> None:
     ours = edited(Reinit(init=init, **settings), np.empty(shape, np.float32)).ravel()

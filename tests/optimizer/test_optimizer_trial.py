@@ -44,6 +44,7 @@ def powers(found):
     return {slot.path: (slot.power, slot.is_even) for slot in slots}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", TELLING)
 def test_a_trial_finds_the_powers_that_the_optimizers_name_says(name):
     tree = train_state(name)

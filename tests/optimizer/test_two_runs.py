@@ -237,6 +237,7 @@ def told(
     return path
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", FROM_ELSEWHERE)
 def test_what_is_on_record_of_a_state_is_not_said_of_values_that_were_put_into_it(
     how: str, told: str, sources: dict[str, str], tmp_path: Path

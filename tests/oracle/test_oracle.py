@@ -22,6 +22,7 @@ def test_every_two_values_of_the_sample_meet():
     assert not missing_pairs(CASES)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("surrounding", SURROUNDINGS)
 def test_what_training_would_not_have_made_is_said(surrounding, record_property, pytestconfig):
@@ -47,6 +48,7 @@ def test_what_fuller_runs_found_is_said(case):
     assert not [one.text for one in judged(case) if one.verdict == UNSAID]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("edit", EDITS)
 def test_on_disk_it_is_the_same(edit, tmp_path):

@@ -185,6 +185,7 @@ def test_a_non_finite_value_on_the_other_side_is_found_there(saved, batch, param
     assert not found.is_sound
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("ratio", [1e4, 1e8])
 @pytest.mark.parametrize(("change", "tolerance"), [(1.05, None), (2.0, 1e-3), (1.5, 0.1)])
 def test_a_change_of_small_outputs_does_not_hide_beside_large_ones(

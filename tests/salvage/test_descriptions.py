@@ -69,6 +69,7 @@ def _row(report, name):
     return next(row for row in report.leaves if row.path == name.replace(".", "/"))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("said", ["like", "fill_from"])
 def test_the_same_leaf_of_another_step_describes_it(saved, tmp_path, damage, said):

@@ -145,6 +145,7 @@ def test_an_older_step_of_other_shapes_is_not_proposed_and_named_where_it_is_ref
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("damage", ["gone", "empty", "metadata alone"])
 @pytest.mark.parametrize("lacks", [None, "arr", "meta", "metrics"])
 def test_of_a_step_without_its_tree_it_is_said_what_beside_it_is_whole(tmp_path, damage, lacks):

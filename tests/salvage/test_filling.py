@@ -275,6 +275,7 @@ def of_two_meshes(tmp_path_factory):
     return places
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["split", "copied", "other"])
 @pytest.mark.parametrize("is_reversed", [False, True])
 def test_the_same_shape_on_another_mesh_fills(tmp_path, of_two_meshes, name, is_reversed):

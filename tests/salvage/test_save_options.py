@@ -52,6 +52,7 @@ def _is_whole(place, tree, tmp_path):
         assert back[name].tobytes() == value.astype(back[name].dtype).tobytes(), name
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.covers(2)
 @pytest.mark.parametrize("is_sharded", [False, True], ids=["one device", "sharded"])
 @pytest.mark.parametrize("chunk_bytes", SIZES)

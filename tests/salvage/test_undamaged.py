@@ -51,6 +51,7 @@ def assert_restored_alike(one, other):
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", sorted(finished()))
 def test_every_leaf_is_whole_with_its_true_values_under_the_names_of_inspect(name, tmp_path):
     step = _step(name)

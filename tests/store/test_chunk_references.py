@@ -97,7 +97,7 @@ def new_bytes(source: Path, new: Path) -> int:
 W = np.random.default_rng(3).normal(size=(12, 8)).astype(np.float32)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=_name)
 @pytest.mark.parametrize(
     ("edit", "expected", "chunks"),
@@ -181,6 +181,7 @@ def test_chunks_that_stay_may_become_others_keys_in_one_edit(tmp_path: Path) -> 
     np.testing.assert_array_equal(restored(tmp_path / "new")["w/x"], W + 1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("chunks", "said", "edit", "taken"),
     [

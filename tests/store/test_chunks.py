@@ -126,7 +126,7 @@ EDITS: dict[str, tuple[list[Any], Any]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.covers(2)
 @pytest.mark.parametrize("edit", EDITS)
 def test_a_leaf_of_many_chunks_gets_the_right_values_in_its_own_grid(
@@ -150,6 +150,7 @@ def test_a_leaf_of_many_chunks_gets_the_right_values_in_its_own_grid(
     np.testing.assert_array_equal(restored["other"], TREE["other"])
 
 
+@pytest.mark.sampled(2)
 def test_random_values_do_not_depend_on_blocks_or_transactions(
     chunked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +183,7 @@ def test_chunked_leaves_are_renamed_and_copied_as_they_are_stored(
     assert _document(tmp_path / "new", "again", layout) == _document(source, "long", layout)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.covers(2)
 @pytest.mark.parametrize("donor_layout", LAYOUTS, ids=str)
 def test_a_donor_in_other_chunks_of_any_layout_is_taken_exactly(

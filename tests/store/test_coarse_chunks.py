@@ -151,6 +151,7 @@ def scanned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("memory_bytes", [1 << 20, 64 << 20], ids=["too little", "enough"])
 @pytest.mark.parametrize("output", ["orbax", "safetensors", "npz", "t5x"])
 def test_layers_are_taken_out_of_chunks_that_hold_all_of_them_while_these_are_decoded_once(

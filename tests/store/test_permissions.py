@@ -65,6 +65,7 @@ def run(folder, *arguments):
     return done.returncode, done.stderr
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("barred", "arguments"),
     [

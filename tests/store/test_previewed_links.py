@@ -64,6 +64,7 @@ def _plan(edit: str, donor: Path, *, is_flat: bool = False) -> Any:
     return plan_from_document(document)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.covers(1)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("edit", EDITS)

@@ -112,6 +112,7 @@ def cut_short(run, source, new, cut, *more):
     return new.parent / left
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("layout", "cut"),
     [

@@ -58,6 +58,7 @@ def cut(file):
     file.write_bytes(content[: len(content) // 2])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("source", ["ocdbt", "leaves"], indirect=True)
 @pytest.mark.parametrize("harm", [lose, cut])
 def test_whichever_file_is_lost_the_same_command_comes_to_its_end(

@@ -147,7 +147,7 @@ class Flipped:
         self.file.write_bytes(self.raw)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_after_a_seal_no_flip_in_any_file_passes(tmp_path, layout, pytestconfig):
     is_every = pytestconfig.getoption("--every-combination")
