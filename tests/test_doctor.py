@@ -103,6 +103,7 @@ def test_every_step_of_a_manager_is_whole_where_orbax_restores_it_and_nowhere_el
     }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", range(CASES))
 def test_what_is_called_whole_orbax_restores_and_of_the_rest_it_is_said_what_is_left(
     corpus,  # noqa: F811
@@ -449,6 +450,7 @@ PUT_BESIDE = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("beside", PUT_BESIDE)
 @pytest.mark.parametrize("is_sealed", [False, True])
 def test_what_fails_only_a_restore_without_arguments_is_a_note(run, beside, is_sealed):

@@ -39,6 +39,7 @@ def test_both_ways_of_matching_find_the_same_groups(glob, text):
             assert group is None or found.span(number) == expected.span(number)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "glob",
     [

@@ -104,6 +104,7 @@ def test_every_room_has_a_floor_and_every_floor_a_room():
     assert {room(module) for module in SOURCES if room(module)} == FLOORS.keys()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("module", [module for module in SOURCES if room(module)])
 def test_a_module_imports_only_from_its_floor_and_below(module):
     floor = FLOORS[room(module)]

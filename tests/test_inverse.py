@@ -177,7 +177,7 @@ VALUES: list[list[dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("edits", [*PLACES, *SHAPES, *VALUES], ids=str)
 def test_the_inverse_gives_back_the_original_bit_for_bit(
     source: Path, original: Any, tmp_path: Path, edits: list[dict[str, Any]]
@@ -366,7 +366,7 @@ ITEMS: list[list[dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("edits", ITEMS, ids=str)
 def test_items_that_went_come_back_and_those_that_came_go(
     tmp_path: Path, edits: list[dict[str, Any]]

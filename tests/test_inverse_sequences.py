@@ -132,7 +132,7 @@ def _threes() -> Iterator[tuple[int, ...]]:
         yield tuple(numbers.randrange(len(EDITS)) for _ in range(3))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("first", range(len(EDITS)), ids=lambda n: f"{n}-{EDITS[n]['op']}")
 def test_any_two_edits_are_undone(first: int, request: pytest.FixtureRequest) -> None:
     """A sixth of them, and all of them with ``--every-combination``."""

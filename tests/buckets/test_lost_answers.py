@@ -38,6 +38,7 @@ def _begin_with(server, name, faults):
     server.before = begin
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.covers(1)
 @pytest.mark.parametrize("kind", ["cut", "lost", "503"])
 @pytest.mark.parametrize("every", range(2, 8))

@@ -75,7 +75,7 @@ def test_what_stands_in_a_bucket_is_not_replaced(service, tmp_path):
         surgery.rescue(there, there)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("origin", "target"), [("gs", "gs"), ("gs", "s3"), ("s3", "gs"), ("disk", "gs"), ("disk", "s3")]
 )

@@ -37,7 +37,7 @@ def test_faults_change_no_result(s3, source, kind):
     assert [name for name in s3.names() if not name.startswith("new/")] == before
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("status", "said"),
     [("400", "the credentials have expired"), ("403", "S3 does not know these credentials")],

@@ -25,6 +25,7 @@ def begun(service, folder, built, state):
     return owner
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("state", ["living", "elsewhere", "dead"])
 @pytest.mark.parametrize("built", ["new", f"{BESIDE}/new"], ids=["plain", "resume"])
 def test_who_reads_it_is_told_to_wait_before_anything_else(

@@ -40,6 +40,7 @@ def names(server, folder=""):
     return sorted(name for name in server.buckets["bkt"] if name.startswith(folder))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", [{}, {"use_ocdbt": False}, {"use_zarr3": True}], ids=str)
 @pytest.mark.parametrize("compact", ["never", "always"])
 def test_orbax_restores_the_result_from_the_bucket(bucket, tmp_path, how, compact):

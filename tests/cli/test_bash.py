@@ -14,7 +14,7 @@ def completed(tmp_path_factory):
         yield ask
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("typed", "line"),
     [

@@ -76,7 +76,7 @@ EDITS = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("edits", EDITS.values(), ids=EDITS)
 def test_what_is_said_of_clocks_is_true_of_what_orbax_restores(surgery, runs, tmp_path, edits):
     plan = runs / f"{tmp_path.name}.json"

@@ -21,6 +21,7 @@ def outcome(conversion, value, parameter, context):
         return "refused", str(error)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", commands())
 def test_every_parameter_reads_what_typer_would(name):
     command = commands()[name]

@@ -266,6 +266,7 @@ def test_a_fused_leaf_whose_parts_cannot_be_found_is_a_gap(surgery, tmp_path):
 SOME = ("llama-linen", "llama_tied-maxtext", "phi3-linen", "gemma-maxtext")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_what_a_shipped_conversion_makes_is_found_by_values_whatever_it_computes(
     surgery, tmp_path, request, case
@@ -284,7 +285,7 @@ def test_what_a_shipped_conversion_makes_is_found_by_values_whatever_it_computes
         assert surgery("diff", tmp_path / str(n) / "new", b).code == 0
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_names_and_shapes_alone_pair_what_a_shipped_conversion_pairs(tmp_path, case):
     """At least nine of ten leaves, and none otherwise than values do."""
@@ -340,6 +341,7 @@ def test_one_tree_to_go_to_is_named(surgery, tmp_path):
     assert surgery("derive", a, a, "--like-init", "train.py:made").code == 2
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("beside", ["nothing", "the same", "another"])
 @pytest.mark.parametrize("order", ["qkv", "kqv", "vkq"])
 def test_fused_leaves_in_any_order_are_found_by_values_or_left_open(
@@ -376,6 +378,7 @@ def test_fused_leaves_in_any_order_are_found_by_values_or_left_open(
 NAMED_AS_ONE = [(one, names) for names in FUSED.values() for one in names]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.covers(1)
 @pytest.mark.parametrize("back", [False, True], ids=["split", "concat"])
 @pytest.mark.parametrize(("one", "names"), NAMED_AS_ONE, ids=str)
@@ -634,7 +637,7 @@ def layers_of_one_width(tmp_path):
     return made
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("values", ["--values", "--no-values"])
 @pytest.mark.parametrize("zero_biases", [False, True])
 @pytest.mark.parametrize("is_stacked", [False, True], ids=["side by side", "stacked"])

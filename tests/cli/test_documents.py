@@ -87,6 +87,7 @@ def sealed(places, surgery):
     file.write_bytes(data)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_document_is_what_it_was(surgery, places, tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)

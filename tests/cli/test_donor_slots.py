@@ -162,6 +162,7 @@ def test_slots_of_another_kind_are_not_taken_though_they_look_alike(graft, here,
     assert any("another kind" in n or "one kind" in n for n in done.document["notes"])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("call", "here", "there", "is_far"),
     [
@@ -259,6 +260,7 @@ def grafted(surgery, tmp_path, here, there):
     return surgery("replace", run, tmp_path / "new", "params/b", "--with", donor, "--json")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", BY_NUMBERS)
 def test_slots_that_go_by_an_estimate_are_taken_only_where_it_is_the_same(surgery, tmp_path, name):
     tx = BY_NUMBERS[name]
@@ -278,6 +280,7 @@ def test_slots_that_go_by_an_estimate_are_taken_from_a_state_with_the_same(surge
     assert policies(grafted(surgery, tmp_path, state, state)) == {"donor"}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["dog", "dowg", "prodigy", "dadapt_adamw", "mechanize"])
 @pytest.mark.parametrize("policy", [[], ["--optimizer", "transform"]])
 def test_a_factor_of_some_params_says_that_an_estimate_for_all_stays(
@@ -325,7 +328,7 @@ def grown(name, steps, seed):
     return before, np.asarray(updates["b"]["w"])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("here", "there"), list(itertools.permutations(LOOK_ALIKE, 2)))
 @pytest.mark.parametrize("is_named", [False, True])
 def test_a_donor_whose_kind_nobody_knows_is_an_assumption_wherever_its_slots_are_taken(

@@ -59,6 +59,7 @@ def least_error(difference, rank):
     return np.sqrt((values[..., rank:] ** 2).sum() / (values**2).sum())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("layout", SHAPES)
 def test_nothing_of_its_rank_is_nearer_and_the_error_is_reported(surgery, tmp_path, layout):
     base, tuned = models(tmp_path, SHAPES[layout])

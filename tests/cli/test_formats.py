@@ -119,7 +119,7 @@ def test_a_file_that_cannot_be_written_is_left_as_it_was(surgery, tmp_path, monk
     assert old.read_text() == "as it was"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.covers(1)
 @pytest.mark.parametrize(
     ("name", "file"),
@@ -150,6 +150,7 @@ def test_what_is_open_already_is_written_behind_what_stands_in_it(tmp_path, word
     assert any("none" in line for line in log[1:-1])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -168,6 +168,7 @@ def test_the_files_of_topics_mean_something(surgery, tmp_path, name):
         )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", commands())
 def test_help_names_every_option_and_every_word_that_it_takes(surgery, name):
     """Options that are told elsewhere, too; and each of a policy's and of `--twins` choices has its clause."""
@@ -207,6 +208,7 @@ def test_a_choice_that_is_missing_is_asked_for_on_one_line(surgery):
     assert "Choose from: safetensors, msgpack, " in surgery("export", "a", "b").err
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "words", ["--help", "rescale -h", "help patterns", "help options", "operations", "lint {plan}"]
 )

@@ -278,7 +278,7 @@ def test_what_is_taken_for_something_else_says_how_sure_that_is_and_why(surgery,
     assert "likely: the only one left" in refused.err
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", MENDED)
 def test_the_edits_that_are_shown_make_the_scripts_own_restore_work(
     surgery, sample, script, tmp_path, name
@@ -445,6 +445,7 @@ def test_an_edit_whose_result_the_script_could_not_restore_writes_nothing(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["train.py"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "edit",
     [

@@ -154,6 +154,7 @@ def spelled(edits, place):
     return json.loads(text)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("runs", [1, 2])
 @pytest.mark.parametrize("name", KEEPS)
 def test_a_lora_is_noted_wherever_the_values_went(run, place, once, name, runs):
@@ -172,6 +173,7 @@ def test_a_lora_is_noted_wherever_the_values_went(run, place, once, name, runs):
     assert TWICE in result.out
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("runs", [1, 2])
 @pytest.mark.parametrize("name", DROPS)
 def test_a_lora_goes_with_the_values(run, place, once, name, runs):

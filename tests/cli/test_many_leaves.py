@@ -96,7 +96,7 @@ LINES = {
 """A command line of commands that look at leaves; words behind the command's name only tell the cases apart."""
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", LINES)
 def test_no_command_has_a_line_for_each(surgery, places, tmp_path, monkeypatch, case):
     monkeypatch.chdir(places)

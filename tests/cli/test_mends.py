@@ -203,7 +203,7 @@ MENDED = [
 ]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("before", "after"), MENDED)
 def test_what_is_advised_makes_the_check_agree_and_orbax_restore(
     surgery, stored, script, tmp_path, before, after
@@ -267,6 +267,7 @@ def test_names_are_shown_with_the_zeros_that_they_have(surgery, stored, script, 
     assert (finding["path"], finding["here"], finding["there"]) == (path, path, there)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("after", ["xy", "shifted", "blocks_of", "numbers_of"])
 @pytest.mark.parametrize("before", ["adamw", "layers_of", "two_series"])
 def test_what_may_have_another_name_is_never_advised_to_be_deleted(

@@ -52,7 +52,7 @@ def slips(name, step=1):
         yield name[:at] + name[at + 1] + name[at] + name[at + 2 :]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_one_slip_in_any_name_is_understood(family):
     names = FAMILIES[family]

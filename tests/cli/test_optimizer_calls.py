@@ -66,7 +66,7 @@ def save(path, tree):
     return path
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_settles_what_training_with_it_would_have_made(surgery, tmp_path, name):
     text, make = CALLS[name]
@@ -95,6 +95,7 @@ OF_SETTINGS = {
 """Calls whose powers hold for some settings of the factory alone, and whether they do for these."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "text", ["adam(1e-3)", "sgd(1e-3, momentum=0.9)", "lion(1e-3)", "adagrad(1e-3)", "lars(0.1)"]
 )
@@ -171,6 +172,7 @@ def test_a_call_makes_the_random_key_that_a_state_holds(surgery, tmp_path):
     assert surgery(*command, "--optimizer-kind", text).code == 0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", OF_SETTINGS)
 def test_what_a_kind_is_known_for_gives_way_to_what_its_settings_show(surgery, tmp_path, text):
     """What training would have made comes of it, or the slots are kept; nothing is assumed that the call says."""

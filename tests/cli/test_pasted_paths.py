@@ -146,7 +146,7 @@ def paths_in(text):
         yield from (found[1] for found in one.finditer(text))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_calls_a_leaf_the_same(surgery, place, names, monkeypatch, command, form):

@@ -136,6 +136,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_quiet_still_says_what_changes_what_happens(surgery, tmp_path, case):
     words, said = case(tmp_path)
@@ -274,7 +275,7 @@ FINDINGS = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", FINDINGS, ids=lambda case: case.__name__)
 def test_quiet_says_what_was_found_where_the_exit_code_does(surgery, tmp_path, case):
     words, said = case(tmp_path)

@@ -41,6 +41,7 @@ LOOKS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", LOOKS)
 def test_every_document_and_page_tells_them_apart(surgery, twins, monkeypatch, what):
     monkeypatch.chdir(twins)

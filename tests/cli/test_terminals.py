@@ -54,6 +54,7 @@ def filled(line, words):
     return re.sub("[A-Z]{3,}", lambda found: words[found[0]], line).split()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("line", LINES)
 def test_colours_and_widths_change_no_outcome(surgery, words, monkeypatch, line):
     plain = surgery(*filled(line, words))

@@ -150,7 +150,7 @@ def _used(path, new):
     _remove(new)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_metadata_is_so_odd_that_it_is_a_bug_or_takes_long(kind, whole, tmp_path):
     """A larger run of the same is a loop around this test with other seeds."""

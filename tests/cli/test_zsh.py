@@ -19,7 +19,7 @@ def completed(tmp_path_factory):
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("typed", "line", "offered"),
     [

@@ -76,6 +76,7 @@ def test_random_values_and_casts_do_not_depend_on_the_device_at_all(
             assert ours.tobytes() == hosts.tobytes(), f"{name} of {dtype}"
 
 
+@pytest.mark.check_all
 def test_an_index_names_the_device_and_a_mesh_follows_the_stored_partition(
     eight: tuple[dict, dict],
 ) -> None:
@@ -85,6 +86,7 @@ def test_an_index_names_the_device_and_a_mesh_follows_the_stored_partition(
     assert facts["dtype"] == "float64"
 
 
+@pytest.mark.check_all
 def test_the_process_keeps_its_own_precision(eight: tuple[dict, dict]) -> None:
     assert eight[1]["still_32_bits"] == "float32"
 

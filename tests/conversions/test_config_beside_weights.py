@@ -36,6 +36,7 @@ SAYING = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("words", SAYING)
 @pytest.mark.parametrize("is_folder", [True, False])
 def test_another_number_than_the_config_has_is_said(folder, tmp_path, words, is_folder):
@@ -53,6 +54,7 @@ def test_the_same_number_is_not(folder, tmp_path, words):
     assert notes(folder, tmp_path, "--set", "head_dim=4") == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", [None, "{", "[]", '{"head_dim": null}', '{"head_dim": "8"}'])
 def test_a_config_that_does_not_say_it_tells_nothing(folder, tmp_path, text):
     if text is not None:

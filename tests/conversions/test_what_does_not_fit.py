@@ -220,7 +220,7 @@ MUST_AGREE = re.compile(
 """Sizes that others beside it have as well: of norms, of keys and values, of gate and up."""
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("plan", ALL, ids=id_of)
 def test_sizes_that_do_not_agree_are_refused_by_every_plan(plan, tmp_path):
     source = source_of(plan, tmp_path)

@@ -66,6 +66,7 @@ def measured(values: np.ndarray) -> dict[str, float]:
     }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rule", ["norm", "absmax", "std", "zeros"])
 @pytest.mark.parametrize("name", [name for name in LEAVES if name not in ("bad", "loud")])
 def test_a_measure_is_numpys_and_bounds_hold_just_around_it(

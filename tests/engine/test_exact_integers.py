@@ -93,6 +93,7 @@ def test_deviation_and_norm_are_right_to_float64(source: str, name: str) -> None
     assert holds(source, name, std=0) is (name == "last")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("values", [*LEAVES.values(), MANY], ids=[*LEAVES, "many"])
 @pytest.mark.parametrize("parts", [1, 3, 7])
 def test_statistics_are_those_of_the_integers(values: np.ndarray[Any, Any], parts: int) -> None:

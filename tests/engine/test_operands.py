@@ -47,6 +47,7 @@ def _apply(source: Path, destination: Path, name: str, **fields: Any) -> Any:
     return surgery.apply(str(source), str(destination), plan)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("shape", "times"),
     [(SHAPE, 1), ((SHAPE[0], 1), 1), ((SHAPE[1],), 2), ((1, 1), 2)],

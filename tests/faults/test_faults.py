@@ -69,7 +69,7 @@ def test_where_names_cannot_be_exchanged_whatever_fails_while_one_is_given_is_to
                 assert not verdict.complaints, (fault, at, verdict)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("deed", filesystems.DEEDS)
 def test_wherever_a_run_reads_and_writes_it_is_done_or_refused_as_that_place_asks_for(
     deed: str, commands: Commands, folder: Path

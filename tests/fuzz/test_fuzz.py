@@ -24,7 +24,7 @@ from tests.fuzz.worker import AT, Worker
 INPUTS = {"t5x": 15, "patterns": 150, "plans": 40, "msgpack": 80}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", SEEDS)
 def test_what_nobody_writes_is_refused_or_read_as_others_read_it(kind, tmp_path):
     worker = Worker(kind, 0, tmp_path, judged=4)

@@ -71,7 +71,7 @@ def test_it_is_read_and_nothing_of_it_is_foreign(layout: Any) -> None:
     np.testing.assert_array_equal(open_checkpoint(str(path)).read(LeafPath()), VALUES)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("compact", ["never", "always"])
 @pytest.mark.parametrize("edit", EDITS)
 def test_orbax_restores_what_was_edited(

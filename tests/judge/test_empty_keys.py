@@ -52,6 +52,7 @@ EDITS: dict[str, tuple[Operation, Callable[[Tree], Tree]]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.covers(1)
 @pytest.mark.parametrize("tree", [ALONE, BESIDE, AS_CHUNKS], ids=["alone", "beside", "as chunks"])
 @pytest.mark.parametrize("layout", sorted(LAYOUTS.keys() - {"v1"}))

@@ -281,6 +281,7 @@ def test_a_standard_checkpointer_restores_bare_params(tmp_path):
         same(checkpointer.restore(tmp_path / "bare", tree["params"]), tree["params"])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("zarr3", [False, True], ids=["zarr2", "zarr3"])
 @pytest.mark.parametrize("ocdbt", [False, True], ids=["per-leaf", "ocdbt"])
 def test_a_donor_in_another_layout_takes_a_place_in_a_run(run, tmp_path, ocdbt, zarr3):

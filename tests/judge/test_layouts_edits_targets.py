@@ -93,7 +93,7 @@ def _names(found: Iterable[Combination], *parts: int) -> set[tuple[str, ...]]:
     return {tuple(combination[part].name for part in parts) for combination in found}
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 def test_the_original_target_restores_what_was_edited(
     combination: Combination, saved: Saved, donors: dict[str, str], tmp_path: Path
 ) -> None:
@@ -111,7 +111,7 @@ def test_the_original_target_restores_what_was_edited(
     layout.check(destination)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 def test_a_restore_without_target_gives_what_it_gives_where_the_edited_state_was_saved(
     plain_combination: Combination, saved: Saved, donors: dict[str, str], tmp_path: Path
 ) -> None:

@@ -150,7 +150,7 @@ def _edited(store: Any, tmp_path: Path, *steps: tuple[str, dict[str, Any]], **op
     return destination
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("compact", ["never", "always"])
 def test_an_edit_of_a_neighbour_leaves_every_kind_as_it_was(
     store: Any, compact: str, tmp_path: Path
@@ -168,6 +168,7 @@ def test_a_plain_copy_keeps_every_kind(store: Any, tmp_path: Path) -> None:
     assert _differing(restore(path, abstract(state)), state) == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("compact", ["never", "always"])
 def test_every_kind_is_renamed_with_its_subtree(store: Any, compact: str, tmp_path: Path) -> None:
     _, restore, state = store
@@ -201,6 +202,7 @@ def test_leaves_of_two_kinds_change_places(store: Any, leaf: str, tmp_path: Path
     assert _differing(restore(path, abstract(expected)), expected) == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.covers(1)
 @pytest.mark.parametrize("leaf", sorted(_kinds()))
 def test_a_leaf_of_any_kind_is_deleted_alone(store: Any, leaf: str, tmp_path: Path) -> None:

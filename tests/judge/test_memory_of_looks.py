@@ -47,7 +47,7 @@ def _assert_same(a: str, b: str, manifest: Path) -> None:
     assert little == much
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 def test_documents_of_every_layout_do_not_depend_on_the_memory(
     layout: Layout, tmp_path: Path

@@ -66,7 +66,7 @@ def test_no_setting_does():
             means_something_or_is_refused(surgery.plan, SAMPLE, [EDIT], **{name: value})
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", operations())
 def test_no_field_of_an_operation_does(name):
     kind = operations()[name]

@@ -81,6 +81,7 @@ PLANS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", PLANS)
 def test_a_plan_is_the_same_however_it_is_given(kind, tmp_path):
     (tmp_path / "plan.yaml").write_text(PLANS["text"](tmp_path))

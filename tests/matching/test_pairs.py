@@ -44,6 +44,7 @@ def test_axes_that_shapes_leave_open_are_taken_as_is_the_custom(name):
             np.testing.assert_array_equal(values, wanted[str(path)])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("part", range(4))
 def test_no_pair_that_is_called_sure_is_wrong_where_values_tell(part):
     for seed in range(part, SEEDS, 4):

@@ -394,6 +394,7 @@ def test_what_is_no_number_is_not_lost(edit: Any, hole: float, is_own: bool) -> 
     assert is_left_out or not np.isfinite(found[3, 4])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("edit", MERGES, ids=lambda edit: edit.name)
 @pytest.mark.parametrize("exponent", [-1000, -660, -532, -510, -300, 300, 510, 532, 660, 1000])
 def test_members_of_any_size_merge_as_usual_ones_do_or_are_refused(

@@ -30,7 +30,7 @@ def number_fields(kind: type[Operation]) -> list[str]:
 CASES = [(name, field) for name, kind in operations().items() for field in number_fields(kind)]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("name", "field"), CASES)
 def test_every_number_gets_an_answer(name: str, field: str) -> None:
     assert {code_of(operations()[name], field, number) for number in ODD} <= {0, 1, 2}

@@ -185,6 +185,7 @@ def test_a_share_of_all_leaves_is_found_over_all_of_them_in_little_memory(tmp_pa
 KERNEL_AT = "params/Dense_0/kernel"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_slots_are_left_or_start_anew_where_the_param_became_zero(name: str) -> None:
     """Of every optimizer, second moments stay, and no slot loses more than the elements of its param that are lost."""

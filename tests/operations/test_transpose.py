@@ -92,6 +92,7 @@ def test_one_number_for_a_whole_leaf_stays_as_it_is(tmp_path: Path) -> None:
     assert found.nu["w"] == state["opt_state"][0].nu["w"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("policy", [None, "keep", "transform", "reset", "warm"])
 def test_slots_for_which_there_is_no_map_are_refused_by_name_and_the_advice_works(
     tmp_path: Path, policy: str | None

@@ -101,7 +101,7 @@ def planned(kind: type[Operation], given: Mapping[str, Any], tree: int) -> set[s
     return set()
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("op", operations())
 def test_lint_says_what_plan_says_of_every_tree(op: str, pytestconfig: pytest.Config) -> None:
     """Every second value of each field; all of them with ``--every-combination``."""

@@ -60,6 +60,7 @@ def pasted(text: str) -> Iterator[dict[str, Any]]:
             yield {"kind": yaml.safe_load(in_plan) if in_plan else kind}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS))
 def test_every_advised_line_is_right_or_refused(name: str) -> None:
     tree = train_state(name)

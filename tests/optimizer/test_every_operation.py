@@ -200,7 +200,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize(("name", "relation"), pairs)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_the_state_is_one_that_optax_would_have_and_trains_on(name: str, relation: str) -> None:
     kind = operations()[name]
     if relation == "holes" and not issubclass(kind, LeafOperation):
@@ -225,7 +225,7 @@ def test_the_state_is_one_that_optax_would_have_and_trains_on(name: str, relatio
     assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(updates))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_every_policy_does_what_the_table_says(name: str, relation: str) -> None:
     kind = operations()[name]
     assert issubclass(kind, LeafOperation)

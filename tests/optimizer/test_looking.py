@@ -121,7 +121,7 @@ ADAMS: dict[str, Any] = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("steps", [1, 7, 50])
 @pytest.mark.parametrize("name", ADAMS)
 def test_adam_s_family_follows_or_is_kept_whole_whatever_its_settings(

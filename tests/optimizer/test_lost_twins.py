@@ -96,7 +96,7 @@ def restores(checkpoint: str, params: Any, state: Any) -> bool:
     return True
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(32)
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS.keys() - STATELESS - ASKED_ABOUT))
 def test_each_tree_of_an_optimizer_must_have_its_twin(name: str, tmp_path: Path) -> None:
     params, state = params_for(name), state_of(name)

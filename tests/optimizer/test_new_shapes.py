@@ -90,6 +90,7 @@ def values_of(tree: Any) -> dict[str, Any]:
     return {"": tree}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_slots_of_every_optimizer_are_what_it_starts_the_new_shape_with(name: str) -> None:
     params = params_for(name)

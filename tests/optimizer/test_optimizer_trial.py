@@ -235,7 +235,7 @@ def as_trained(transformation, factor, gradients, params):
     return {plain_path(path): np.asarray(leaf, "f8") for path, leaf in stored_leaves(state)}
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", SIZED)
 def test_a_power_without_an_assumption_is_that_of_training_with_params_and_gradients_of_any_size(
     name,
@@ -265,6 +265,7 @@ LIKE_AT_BOTH_ENDS = {
 """What makes momentum follow by one power far from a threshold on either side of it, and by none near it."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("threshold", [4e-5, 4e-3, 0.02, 0.5, 10.0, 25.0])
 @pytest.mark.parametrize("before", LIKE_AT_BOTH_ENDS)
 def test_a_threshold_between_the_sizes_that_are_tried_is_seen(before, threshold):

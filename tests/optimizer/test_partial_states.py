@@ -90,7 +90,7 @@ def test_what_is_said_of_muon_is_what_its_script_does(tmp_path: Path) -> None:
         assert starts == told
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("op", "fields", "is_said"),
     [

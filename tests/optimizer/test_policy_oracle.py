@@ -174,7 +174,7 @@ def edits(case: Case) -> list[Rescale]:
     ]
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(48)
 @pytest.mark.parametrize("name", CASES)
 def test_every_policy_does_to_a_state_what_the_table_says(name: str, tmp_path: Path) -> None:
     case = CASES[name]

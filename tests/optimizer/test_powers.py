@@ -80,7 +80,7 @@ def _leaves(tree: Any) -> dict[str, Any]:
     return {text(k): np.asarray(v) for k, v in jax.tree_util.tree_leaves_with_path(tree)}
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.covers(1)
 @pytest.mark.parametrize("factor", [0.125, -4.0])
 @pytest.mark.parametrize("name", sorted(ORACLES))

@@ -180,7 +180,7 @@ SOME = ("stack, inner", "unstack", "concat", "split")
 CASES = [(o, e) for o in OPTIMIZERS for e in EDITS if o == "adafactor" or e in SOME]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.covers(1)
 @pytest.mark.parametrize(("optimizer", "name"), CASES)
 def test_every_slot_is_as_optax_would_have_it(optimizer: str, name: str, tmp_path: Path) -> None:

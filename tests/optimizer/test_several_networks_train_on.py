@@ -72,6 +72,7 @@ def _at(tree: Any, place: str) -> Any:
     return tree
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("edited", [0, 1], ids=["first", "second"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_both_take_the_steps_that_they_would(layout: str, edited: int, tmp_path: Path) -> None:

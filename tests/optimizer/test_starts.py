@@ -59,6 +59,7 @@ EDITS: dict[str, LeafOperation] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("edit", EDITS)
 @pytest.mark.parametrize("scale", [1e-3, 0.1, 10.0])
 @pytest.mark.parametrize("start", [0.1, 1.0])
@@ -235,6 +236,7 @@ INJECTED = (
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("optimizer", "because"),
     [

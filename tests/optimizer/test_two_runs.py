@@ -137,7 +137,7 @@ def test_the_pairs_have_every_state_and_every_edit_in_both_places() -> None:
         assert {pair[place] for pair in PAIRS} == {pair[place] for pair in EVERY_PAIR}
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 def test_two_edits_in_one_plan_equal_two_plans_of_one(
     sources: dict[str, str],
     halves: Callable[[str, str], Half],

@@ -54,7 +54,7 @@ def kitchen(tmp_path_factory):
     return folder
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("row", rows(), ids=" ".join)
 def test_a_row_gives_what_the_tool_gives(row, kitchen, tmp_path, monkeypatch):
     monkeypatch.chdir(kitchen)

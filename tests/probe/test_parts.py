@@ -40,6 +40,7 @@ def run_part(variables, name, x, whole=X, **static):
     return seen.outputs[0], names, {"/".join(path) for _, path in used_slots(found)}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["saved", "jitted", "own", "head"])
 def test_a_module_of_a_compact_method_equals_the_module_applied_to_its_own_params(variables, name):
     layer = variables["params"][name]

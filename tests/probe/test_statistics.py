@@ -11,6 +11,7 @@ from surgery_cli.probing.trace.statistics import measure
 GENERATOR = np.random.default_rng(2)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "values",
     [

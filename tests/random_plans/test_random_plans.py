@@ -40,7 +40,7 @@ def test_every_operation_of_the_table_is_drawn_and_has_a_reference() -> None:
     assert set(DRAWERS) == set(reference.OPERATIONS) == set(operations())
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 def test_random_plans_do_what_flat_numpy_says(layout: Layout) -> None:
     tally = judge.Tally()

@@ -46,7 +46,7 @@ def restored(directory):
     return found
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("number", sorted({*range(CASES)} - NOTHING_LEFT))
 def test_what_is_whole_is_rescued_and_the_rest_is_named(corpus, number, tmp_path):
     case = corpus[number]

@@ -218,6 +218,7 @@ def _without(place, name, is_folder):
     shutil.rmtree(place / name) if is_folder else (place / name / ".zarray").unlink()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("is_folder", [True, False], ids=["folder", "description"])
 @pytest.mark.parametrize("fill_by", ["leaf", "chunk"])
 @pytest.mark.parametrize("width", [32, 66, 1], ids=["narrower", "twice as wide", "one"])

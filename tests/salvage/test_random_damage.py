@@ -243,6 +243,7 @@ def _only_item(broken):
     return name
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(TRIES - KILLED))
 def test_what_is_whole_comes_back_and_nothing_has_a_wrong_value(seed, saved, table, tmp_path):
     chance = random.Random(seed)

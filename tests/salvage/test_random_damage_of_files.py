@@ -54,7 +54,7 @@ def _taken(broken, new, rows):
     return {path for path in whole if not rows[path].assumes}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(TRIES))
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_of_npz_every_name_is_recovered_or_named_lost(save, seed, tmp_path):

@@ -52,7 +52,7 @@ def _is_whole(place, tree, tmp_path):
         assert back[name].tobytes() == value.astype(back[name].dtype).tobytes(), name
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.covers(2)
 @pytest.mark.parametrize("is_sharded", [False, True], ids=["one device", "sharded"])
 @pytest.mark.parametrize("chunk_bytes", SIZES)
@@ -68,7 +68,7 @@ def test_what_is_not_damaged_is_whole(use_ocdbt, use_zarr3, chunk_bytes, is_shar
     _is_whole(tmp_path / "saved", tree, tmp_path)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("use_compression", [True, False])
 @pytest.mark.parametrize(("use_ocdbt", "use_zarr3"), LAYOUTS)
 def test_axes_to_cut_and_compression_change_nothing(

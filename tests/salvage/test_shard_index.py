@@ -36,6 +36,7 @@ def _kernel(shard):
     return next(row for row in rows if row.path == "kernel")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("change", ["removed", "added", "doubled"])
 def test_a_shard_that_lost_or_gained_bytes_before_its_index_is_never_whole(saved, change):
     shard, data = saved

@@ -51,7 +51,7 @@ def assert_restored_alike(one, other):
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", sorted(finished()))
 def test_every_leaf_is_whole_with_its_true_values_under_the_names_of_inspect(name, tmp_path):
     step = _step(name)
@@ -84,12 +84,14 @@ def test_a_database_without_its_manifests_is_whole(name, tmp_path):
     assert _states(report).keys() == UNSTORED_ZEROS.get(name, set())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", AGGREGATES)
 def test_orbax_restores_what_was_rescued_of_an_aggregate_as_what_was_saved(name, tmp_path):
     surgery.rescue(str(FIXTURES / name), str(tmp_path / "rescued"))
     assert_restored_alike(FIXTURES / name, tmp_path / "rescued")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", AGGREGATES)
 def test_a_leaf_folder_that_is_gone_is_named_by_the_aggregate(name, tmp_path):
     before = surgery.rescue(str(FIXTURES / name))

@@ -140,6 +140,7 @@ def test_of_a_leaf_that_grows_the_new_chunks_alone_are_written(tmp_path: Path, l
     assert [leaf.chunks_by_reference for leaf in report.leaves] == [4]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=_name)
 def test_leaves_are_put_together_and_taken_apart_by_reference_in_one_plan_with_value_edits_of_others(
     tmp_path: Path, layout: Any
@@ -181,7 +182,7 @@ def test_chunks_that_stay_may_become_others_keys_in_one_edit(tmp_path: Path) -> 
     np.testing.assert_array_equal(restored(tmp_path / "new")["w/x"], W + 1)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("chunks", "said", "edit", "taken"),
     [
@@ -258,6 +259,7 @@ def test_a_chunk_that_is_not_stored_is_written_as_what_it_stands_for(tmp_path: P
     assert (report.bytes_written, report.partly_by_reference) == (3 * 8 * 4, 1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("options", [{"compact": "always"}, {"link": "never"}, {"link": "hard"}])
 @pytest.mark.parametrize("layout", LAYOUTS, ids=_name)
 def test_chunks_are_copied_as_they_are_where_they_are_not_to_be_shared(

@@ -126,7 +126,7 @@ EDITS: dict[str, tuple[list[Any], Any]] = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.covers(2)
 @pytest.mark.parametrize("edit", EDITS)
 def test_a_leaf_of_many_chunks_gets_the_right_values_in_its_own_grid(

@@ -48,6 +48,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("place", ["root", "step"])
 def test_an_item_is_edited_beside_a_damaged_one(

@@ -105,6 +105,7 @@ def test_what_orbax_restores_without_comes_along_as_it_is(
     assert _is_restored(layout, tmp_path / "y", {**TREE, "w": 2 * TREE["w"]})
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("file", "edit"),
     [
@@ -176,6 +177,7 @@ def test_whatever_stands_in_a_sharding_is_looked_at_without_a_fall(
         assert bool(found) == (odd not in LEFT_OUT.get(field, ()))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("odd", ODD_VALUES)
 @pytest.mark.parametrize("field", ["tree_metadata", "key_metadata", "value_metadata"])
 def test_whatever_stands_in_the_metadata_of_an_item_beside_is_looked_at_without_a_fall(

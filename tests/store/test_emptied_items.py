@@ -33,6 +33,7 @@ def restored(path):
         return checkpointer.restore(path)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", ["undone", "grafted", "drawn"])
 def test_an_emptied_tree_gets_arrays_that_orbax_restores(emptied, tmp_path, how):
     source, empty = emptied

@@ -59,6 +59,7 @@ def _touches(tree):
             yield "open"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("path", SWEPT, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_files_are_touched_through_the_protocol(path):
     assert set(_touches(ast.parse(path.read_text()))) == EXCEPTIONS.get(path.name, set())

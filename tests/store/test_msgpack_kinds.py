@@ -72,6 +72,7 @@ def type_of(value):
     return f"{array.dtype}[{','.join(map(str, array.shape))}]"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("layout", "leaf"),
     [*(("msgpack", leaf) for leaf in LEAVES), ("npz", "scalar"), ("safetensors", "zero")],

@@ -42,7 +42,7 @@ def _value(folder, value):
     return (folder / value.file).read_bytes()[value.offset : value.offset + value.length]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", range(20))
 def test_no_key_of_a_changed_node_is_found_here_and_not_there(database, tmp_path, seed):
     draw, opened = random.Random(seed), 0

@@ -32,6 +32,7 @@ FILES = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "file"), FILES)
 def test_a_pointer_in_place_of_any_file_is_said_or_does_not_matter(tmp_path, name, file):
     whole = Path(shutil.copytree(SAMPLES / name, tmp_path / name))

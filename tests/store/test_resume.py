@@ -133,6 +133,7 @@ def test_what_was_killed_goes_on_and_nobody_can_tell(run, sources, whole, tmp_pa
     assert left_in(tmp_path) == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("layout", ["ocdbt", "leaves"])
 @pytest.mark.parametrize("part", range(2))
 def test_whatever_moment_strikes_the_same_command_goes_on(

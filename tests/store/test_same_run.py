@@ -58,6 +58,7 @@ def apply(source, destination, plan=DOUBLED, **options):
     return surgery.apply(str(source), str(destination), plan, options=surgery.Options(**options))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("said", ["root", "root@step", "step"])
 def test_a_manager_restores_the_new_step_and_the_others_are_as_they_were(tmp_path, form, said):
@@ -78,6 +79,7 @@ def test_a_manager_restores_the_new_step_and_the_others_are_as_they_were(tmp_pat
     assert metrics is None  # they were measured on other values
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("named", ["link link", "link run", "run link", "step link", "chain sub"])
 def test_a_run_may_be_named_by_links(tmp_path, named):
     run = saved(tmp_path / "run")

@@ -61,6 +61,7 @@ def seen_by_managers(root: Path) -> list[list[int]]:
     return [steps for steps in found if steps]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("names", ROOTS, ids=" ".join)
 def test_a_newest_step_there_is_where_one_manager_sees_all_steps(step, tmp_path, names):
     root = root_of(step, tmp_path / "run", names)

@@ -111,7 +111,7 @@ EDITS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", EDITS)
 def test_edits_give_what_they_give_for_the_same_tree_by_orbax(tmp_path: Path, name: str) -> None:
     folder = write_t5x(tmp_path / "checkpoint_1000")

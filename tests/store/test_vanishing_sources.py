@@ -79,7 +79,7 @@ STRIDE = {"apply": 13, "seal": 7}
 """Of a use that takes longest, every so manieth call, of others every third; every one with ``--every-combination``."""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.covers(1)
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("what", ["step", "file"])

@@ -133,6 +133,7 @@ def test_the_report_counts_what_was_held_against_the_record_and_no_more(recorded
     assert report.bytes_read == 2 * 40 * 30 * 4
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(40))
 def test_reads_of_any_blocks_find_a_change_of_any_element(tmp_path, seed):
     """The recorded grid and the blocks of a read are drawn apart: what one does not cover of the other is read anew."""

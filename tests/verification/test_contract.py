@@ -296,6 +296,7 @@ PYTREES = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PYTREES)
 def test_a_function_agrees_with_what_orbax_saved_of_its_result(name, tmp_path):
     function, as_saved = PYTREES[name]

@@ -139,7 +139,7 @@ OTHER_TREES = [name for name in DAMAGES if "name" in name or name == "an array t
 """The damages that leave metadata of another tree, which a rescue goes by."""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.covers(1)
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -197,6 +197,7 @@ def test_a_tree_emptied_of_arrays_is_refused_whatever_else_names_them(saved, tmp
         surgery.inspect(str(place))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("unknown", range(4))
 @pytest.mark.parametrize("custom", ["absent", None, {}, {"note": "hi"}], ids=str)
 def test_fields_of_a_step_that_orbax_refuses_are_found_and_no_others(tmp_path, custom, unknown):

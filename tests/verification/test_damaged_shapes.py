@@ -21,6 +21,7 @@ def saved(request, tmp_path_factory):
     return place, ".zarray" if request.param == 2 else "zarr.json"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", [*range(1, 24), 25, 28, 56])
 def test_every_other_size_of_an_axis_is_found(saved, size):
     place, name = saved

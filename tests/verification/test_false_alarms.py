@@ -183,7 +183,7 @@ def _is_restored(restore, place, **how):
     return jax.tree.all(jax.tree.map(np.array_equal, found, expected))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.parametrize(

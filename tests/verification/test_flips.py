@@ -165,7 +165,7 @@ def test_after_a_seal_no_flip_in_any_file_passes(tmp_path, layout, pytestconfig)
     assert passes(checkpoint)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_after_a_seal_no_file_goes_or_comes_unseen(tmp_path, layout):
     """Whatever is gone, the record is still found; only its own loss leaves nothing to compare with."""

@@ -202,6 +202,7 @@ def test_values_that_its_handler_does_not_decode_are_found_by_all_that_read_data
             assert surgery.verify(str(root), sample="1/2").notes
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "file", ["json/metadata", "metrics/metrics", "proto/proto.pbtxt", "own/own.bin"]
 )
