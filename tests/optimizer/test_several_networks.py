@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import jax.numpy as jnp
 import optax
 import pytest
 
+from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.tree.paths import LeafPath
 from tests.optimizer.optax_registry import OPTIMIZERS, params_for, state_of, tree_of
@@ -131,6 +133,21 @@ def layouts(out: int) -> dict[str, tuple[dict[str, Any], dict[str, str], set[str
             {},
             {"actor/params", "critic/params"},
         ),
+        "twins by number": (
+            {"q1": a, "q2": b, "opt1": s, "opt2": t},
+            {"q1": "opt1", "q2": "opt2"},
+            {"q1", "q2"} if alike else set(),
+        ),
+        "one of two by name": (
+            {"q1": a, "q2": b, "q1_opt": s, "adam": t},
+            {"q1": "q1_opt", "q2": "adam"},
+            {"q1", "q2"} if alike else set(),
+        ),
+        "three, one of them apart": (
+            {"q1": a, "q2": b, "value": net(2), "opts": (s, TX.init(net(2)), t)},
+            {"q1": "opts/0", "value": "opts/1", "q2": "opts/2"},
+            {"q1", "q2"} if alike else set(),
+        ),
         "numbered": (
             {"policy": {"params": a}, "critic": {"params": b}, "optimizers": [s, t]},
             {"policy/params": "optimizers/0", "critic/params": "optimizers/1"},
@@ -237,6 +254,32 @@ def test_what_is_advised_settles_it(name: str, out: int) -> None:
         for param in (path for path in tree if path.text.startswith(f"{network}/")):
             assert all(path.startswith(f"{state}/") for path in slots_of(found, param))
             assert slots_of(found, param) or any("ignore" in hint for hint in hints.values())
+
+
+@pytest.mark.parametrize(("name", "out"), CASES, ids=str)
+def test_what_is_said_of_some_gives_no_network_the_state_of_another(name: str, out: int) -> None:
+    """Any of the truth that a user may say: of which networks, and which is the root."""
+    values, states, _ = layouts(out)[name]
+    tree = tree_of(values)
+    for said in itertools.product(*[(False, True)] * len(states)):
+        hints = {
+            state: {"of": one}
+            for (one, state), is_said in zip(states.items(), said, strict=True)
+            if is_said
+        }
+        for root in (None, *states):
+            try:
+                found = survey(tree, params=root, slots=hints)
+            except PlanError:
+                continue
+            for slot in found.slots.values():
+                if found.questions_about([slot.param]):  # no edit of it comes so far
+                    continue
+                if slot.in_optimizer:
+                    (one,) = (o for o in states if slot.param.text.startswith(f"{o}/"))
+                    assert slot.path.text.startswith(f"{states[one]}/"), (hints, root, slot)
+                else:
+                    assert _network(slot.path).text not in states, (hints, root, slot)
 
 
 def _stand_together(state: str, place: str) -> bool:

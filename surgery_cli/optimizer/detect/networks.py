@@ -51,8 +51,10 @@ class Networks:
         self._owners: dict[LeafPath, Owners] = {}
         self._undecided: dict[LeafPath, list[LeafPath]] = {}
         """The trees that a copy may be one of, where nothing tells which."""
-        self._presumed: dict[LeafPath, list[LeafPath]] = {}
-        """Copies of which only that it is the root says that they are a root's; of two states neither may be."""
+        self._owned: dict[LeafPath, list[LeafPath]] = {}
+        """By tree, the copies that are its own, and the nodes that the user says are."""
+        self._presumed: set[LeafPath] = set()
+        """Roots of which copies are only because they are the roots; where they have two states neither may be."""
         self._equal: set[LeafPath] = set()
         self._are_several = bool(self.states) and len(self.trees) > 1
         self._copies = Copies(tree, self.trees if self._are_several else [])
@@ -67,7 +69,7 @@ class Networks:
         for state in self.states:
             self._copies.mark(state)
         self._look_at_states()
-        self._equal = {root for root, fields in self._presumed.items() if self._differ(fields)}
+        self._equal = {root for root in self._presumed if self._differ(self._owned[root])}
         if self._equal:
             self._owners, self._undecided = {}, {}
             self._look_at_states()
@@ -85,6 +87,9 @@ class Networks:
             return frozenset()
         if (hint := self._hints.get(str(branch.path))) is not None:
             owners = self._said_by(hint)
+            self._copies.mirrored_by(branch)
+            for tree in filter(None, owners):
+                self._owned.setdefault(tree, []).append(branch.path)
         elif trees := self._copies.mirrored_by(branch):
             owners = frozenset([self._owner(branch, trees, state, names)])
         else:
@@ -103,7 +108,9 @@ class Networks:
     def _differ(self, fields: Collection[LeafPath]) -> bool:
         """True if fields are of several states: in different places, or one of the same name for the same params."""
         states = {s.path for s in self.states for field in fields if field.is_below(s.path)}
-        return len(states) > 1 or self._copies.overlap(fields)
+        whole = [path for path in fields if path not in self._copies.fields]  # of which it is said
+        apart = any(not field.is_below(path) for path in whole for field in fields)
+        return len(states) > 1 or apart or self._copies.overlap(fields)
 
     def _said_by(self, hint: SlotHint) -> Owners:
         """The tree in which the node stands that the user names; nobody's where that is none."""
@@ -129,12 +136,13 @@ class Networks:
         near = [tree for tree in trees if distances[tree] == min(distances.values())]
         shared = {tree: likeness(names, tree) for tree in near}
         best = [tree for tree in near if shared[tree] == max(shared.values())]
-        if len(best) == 1:
-            return best[0]
         roots = [tree for tree in best if tree in self._roots]
-        if len(roots) == 1 and roots[0] not in self._equal:
-            self._presumed.setdefault(roots[0], []).append(copy.path)
-            return roots[0]
+        if len(best) > 1 and len(roots) == 1 and roots[0] not in self._equal:
+            self._presumed.add(roots[0])
+            best = roots
+        if len(best) == 1:
+            self._owned.setdefault(best[0], []).append(copy.path)
+            return best[0]
         self._undecided[copy.path] = best
         return None
 
@@ -176,11 +184,13 @@ class Networks:
                 trained = self._trained(s for s in slots if not s.path.is_below(state.path))
                 left = [leaf for leaf in self._untold(state) if leaf not in paths]
                 found.append((state, self._named_as(left) - trained - self._roots_and_copies()))
-        needs_root = not self._roots and len(found) == 1
+        is_one = not self._roots and len(found) == 1
         return [
             (whose_state(state.path, concerned, needs_root=needs_root), concerned)
             for state, trees in found
             if (concerned := tuple(path for path in map(path_of, self.trees) if path in trees))
+            # a root that has a state of its own would not settle whose this one is
+            for needs_root in [is_one and not trees & self._owned.keys()]
         ]
 
     def _units(self, node: Branch) -> Iterator[tuple[Node, set[LeafPath]]]:
