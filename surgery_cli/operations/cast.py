@@ -119,7 +119,7 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
             raise PlanError(
                 f"{spec.type_text} is an integer leaf",
                 why="counters and ids are cast only where the edit says that it means integers",
-                fix=worded("add {where_dtype: int*}"),
+                fix=worded("add {where_dtype: {}}", _integers(spec.dtype)),
             )
         return recast(spec, self.to)
 
@@ -147,14 +147,14 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
     def undo(self, before: Draft, after: Draft, home: Homes) -> Undo:
         """The old dtypes again; integers that became wider come back as they were, other values from the source."""
         changed = {p: o for p, o in before.leaves.items() if after.leaves[p] is not o}
-        by_dtype: dict[str, list[LeafPath]] = {}
+        by_dtypes: dict[tuple[str, str], list[LeafPath]] = {}
         for path, output in changed.items():
-            if output.spec.dtype != after.leaves[path].spec.dtype:
-                by_dtype.setdefault(output.spec.dtype, []).append(path)
+            if output.spec.dtype != (now := after.leaves[path].spec.dtype):
+                meant = _integers(now) if is_integer(now) else ""
+                by_dtypes.setdefault((output.spec.dtype, meant), []).append(path)
         edits: list[dict[str, Any]] = []
-        for dtype, paths in by_dtype.items():
-            condition = {"where_dtype": "int*"} if dtype.startswith("int") else {}
-            condition = {"where_dtype": "uint*"} if dtype.startswith("uint") else condition
+        for (dtype, meant), paths in by_dtypes.items():
+            condition = {"where_dtype": meant} if meant else {}
             at = [path.exact_pattern for path in paths]
             said = {"twins": "literal", "underflow": "keep"}
             edits.append({"op": "cast", "at": at, "to": dtype, **said, **condition})
@@ -184,6 +184,11 @@ def _holds(wide: LeafSpec, narrow: LeafSpec) -> bool:
 def recast(spec: LeafSpec, dtype: str) -> LeafSpec:
     """The spec with another dtype; chunks stay as they are."""
     return msgspec.structs.replace(spec, dtype=dtype, stored_bytes=None)
+
+
+def _integers(dtype: str) -> str:
+    """What `where_dtype` calls integers like these."""
+    return "uint*" if dtype.startswith("uint") else "int*"
 
 
 def _advice(dtype: str, to: str) -> str:

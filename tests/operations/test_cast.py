@@ -1,11 +1,20 @@
 """Cast: rounding once, never out of range, never integers by a floating rule."""
 
+import re
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
+from surgery_cli import surgery
 from surgery_cli.errors import PlanError, ValueRefusal, grouped
 from surgery_cli.operations.cast import Cast
+from surgery_cli.planning import plan_from_document
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from tests.operations.value_edits import (
     ArrayScene,
@@ -239,3 +248,38 @@ def test_three_leaves_with_one_cause_are_three_problems() -> None:
     with pytest.raises(PlanError) as caught:
         rewritten(Cast(at="**", to="int8"), draft_of(leaves), ArrayScene())
     assert [p.path for p in caught.value.problems] == ["params/0/w", "params/1/w", "params/2/w"]
+
+
+def restored(path: Path) -> Any:
+    with ocp.StandardCheckpointer() as checkpointer:
+        return jax.tree.map(np.asarray, checkpointer.restore(path))
+
+
+INTEGERS = ["int4", "int8", "int16", "int32", "uint8", "uint16", "uint32"]  # uint4 is not stored
+
+
+@pytest.mark.parametrize("to", INTEGERS)
+def test_what_is_advised_casts_any_integers_and_its_inverse_takes_them_back(
+    to: str, tmp_path: Path
+) -> None:
+    tree = {x: jnp.array([[0, 1, 7], [2, 3, 5]], x) for x in INTEGERS if x != to}
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "a", {"params": {"w": jnp.ones((2, 2))}, "counts": tree})
+    edits: list[dict[str, object]] = []
+    for name in tree:
+        edit: dict[str, object] = {"op": "cast", "at": f"counts/{name}", "to": to}
+        with pytest.raises(PlanError) as caught:
+            surgery.plan(str(tmp_path / "a"), plan_from_document({"edits": [edit]}))
+        said = re.search(r"`where_dtype: (\S+)`", str(caught.value))
+        assert said is not None
+        edits.append({**edit, "where_dtype": said[1]})
+    plan = plan_from_document({"edits": edits})
+    surgery.apply(str(tmp_path / "a"), str(tmp_path / "b"), plan)
+    for name, values in restored(tmp_path / "b")["counts"].items():
+        assert values.dtype == jnp.dtype(to), name
+        np.testing.assert_array_equal(values.astype(int), [[0, 1, 7], [2, 3, 5]])
+    undo = surgery.inverse(str(tmp_path / "b")).plan
+    surgery.apply(str(tmp_path / "b"), str(tmp_path / "c"), plan_from_document(undo))
+    for name, values in restored(tmp_path / "c")["counts"].items():
+        assert values.dtype == tree[name].dtype, name
+        np.testing.assert_array_equal(values.astype(int), [[0, 1, 7], [2, 3, 5]])
