@@ -134,7 +134,7 @@ def diff(
     atol: float = 0.0,
     memory_bytes: int = MEMORY_BYTES,
 ) -> reports.Difference:
-    """Structure and values of two checkpoints; NaN equals NaN.
+    """Structure and values of two checkpoints; NaN equals NaN, and -0 equals 0.
 
     Args:
         a: A checkpoint.

@@ -46,7 +46,7 @@ def diff(
     listener: Listener | None = None,
     say: Say = lambda _: None,
 ) -> reports.Difference:
-    """Structure and values of two checkpoints; NaN equals NaN.
+    """Structure and values of two checkpoints; NaN equals NaN, and -0 equals 0.
 
     Values agree that are apart by no more than ``atol + rtol * magnitude``. ``structure`` leaves values out. ``say`` is
     told, before values are read, what takes more memory than ``memory_bytes``, or more time.

@@ -47,7 +47,7 @@ def diff(
 ) -> int:
     """Compare structure and values of two checkpoints; exit code 1 if they differ.
 
-    NaN equals NaN. Leaves that refer to the same stored bytes are not read.
+    NaN equals NaN, and -0 equals 0. Leaves that refer to the same stored bytes are not read.
     """
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import difference
