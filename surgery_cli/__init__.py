@@ -5,6 +5,7 @@
 first asked for.
 """
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -12,12 +13,16 @@ __version__ = "0.1.0"
 
 
 @cache
-def _operation_classes() -> dict[str, Any]:
-    """Every operation under its name in Python: `rescale` is `Rescale`, `add-scaled` is `AddScaled`."""
+def _names_in_python() -> dict[str, str]:
+    """The name of every operation by that in Python: `rescale` is `Rescale`, `add-scaled` is `AddScaled`."""
+    return {name.title().replace("-", ""): name for name in _operations()}
+
+
+def _operations() -> Mapping[str, Any]:
     from importlib import import_module
 
-    table = import_module("surgery_cli.operations.table").operations()
-    return {name.title().replace("-", ""): kind for name, kind in table.items()}
+    table: Mapping[str, Any] = import_module("surgery_cli.operations.table").operations()
+    return table
 
 
 def __getattr__(name: str) -> Any:
@@ -30,8 +35,8 @@ def __getattr__(name: str) -> Any:
         library = import_module("surgery_cli.library")
         if name in library.__all__:
             return getattr(library, name)
-        if name in (classes := _operation_classes()):
-            return classes[name]
+        if name in (names := _names_in_python()):
+            return _operations()[names[name]]
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
@@ -39,5 +44,5 @@ def __dir__() -> list[str]:
     from importlib import import_module
 
     return sorted(
-        [*import_module("surgery_cli.library").__all__, *_operation_classes(), "__version__"]
+        [*import_module("surgery_cli.library").__all__, *_names_in_python(), "__version__"]
     )

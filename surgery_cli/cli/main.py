@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from surgery_cli import __version__
 from surgery_cli.cli import edge
-from surgery_cli.cli.commands.table import COMMANDS, command_of, examples_of
+from surgery_cli.cli.commands.table import COMMANDS, command_of, examples_of, function_of
 from surgery_cli.cli.options.conversion import convert_directly
 from surgery_cli.cli.options.help import GroupedHelp, readable
 from surgery_cli.cli.rendering.spelling import first_line
@@ -75,7 +75,7 @@ class Commands(TyperGroup):
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         width = max(map(len, self.list_commands(ctx)))
-        plain = [(name.ljust(width), first_line(made)) for name, (made, _) in COMMANDS.items()]
+        plain = [(name.ljust(width), first_line(function_of(name))) for name in COMMANDS]
         edit = [(name.ljust(width), first_line(kind)) for name, kind in operations().items()]
         with formatter.section("Commands"):
             formatter.write_dl(plain)

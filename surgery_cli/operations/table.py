@@ -2,124 +2,92 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Iterator, Mapping
+from pkgutil import resolve_name
+from typing import Final
 
-from surgery_cli.operations.add import Add
-from surgery_cli.operations.add_scaled import AddScaled
-from surgery_cli.operations.assertion import Assert
-from surgery_cli.operations.average import Average
 from surgery_cli.operations.base import Operation
-from surgery_cli.operations.breadcrumbs import Breadcrumbs
-from surgery_cli.operations.cast import Cast
-from surgery_cli.operations.clip import Clip
-from surgery_cli.operations.concat import Concat
-from surgery_cli.operations.copy import Copy
-from surgery_cli.operations.dare import Dare
-from surgery_cli.operations.delete import Delete
-from surgery_cli.operations.ema import Ema
-from surgery_cli.operations.expand import Expand
-from surgery_cli.operations.extract_item import ExtractItem
-from surgery_cli.operations.extract_lora import ExtractLora
-from surgery_cli.operations.flatten import Flatten
-from surgery_cli.operations.insert_item import InsertItem
-from surgery_cli.operations.interpolate import Interpolate
-from surgery_cli.operations.interpolate_positions import InterpolatePositions
-from surgery_cli.operations.intersect import Intersect
-from surgery_cli.operations.karcher import KarcherMean
-from surgery_cli.operations.keep import Keep
-from surgery_cli.operations.map import Map
-from surgery_cli.operations.mask import Mask
-from surgery_cli.operations.merge import Merge
-from surgery_cli.operations.merge_lora import MergeLora
-from surgery_cli.operations.model_stock import ModelStockMerge
-from surgery_cli.operations.noise import Noise
-from surgery_cli.operations.normalize import Normalize
-from surgery_cli.operations.pad import Pad
-from surgery_cli.operations.permute import Permute
-from surgery_cli.operations.prune import Prune
-from surgery_cli.operations.reinit import Reinit
-from surgery_cli.operations.rename import Rename
-from surgery_cli.operations.repeat import Repeat
-from surgery_cli.operations.replace import Replace
-from surgery_cli.operations.rescale import Rescale
-from surgery_cli.operations.reset_optimizer import ResetOptimizer
-from surgery_cli.operations.reshape import Reshape
-from surgery_cli.operations.resize import Resize
-from surgery_cli.operations.set import Set
-from surgery_cli.operations.shrink_and_perturb import ShrinkAndPerturb
-from surgery_cli.operations.slice import Slice
-from surgery_cli.operations.split import Split
-from surgery_cli.operations.squeeze import Squeeze
-from surgery_cli.operations.stack import Stack
-from surgery_cli.operations.swa import Swa
-from surgery_cli.operations.task_arithmetic import TaskArithmetic
-from surgery_cli.operations.ties import Ties
-from surgery_cli.operations.to_dict import ToDict
-from surgery_cli.operations.to_list import ToList
-from surgery_cli.operations.transpose import Transpose
-from surgery_cli.operations.unflatten import Unflatten
-from surgery_cli.operations.unmerge_lora import UnmergeLora
-from surgery_cli.operations.unstack import Unstack
+
+_CLASSES: Final = {
+    "rescale": "rescale:Rescale",
+    "normalize": "normalize:Normalize",
+    "replace": "replace:Replace",
+    "reinit": "reinit:Reinit",
+    "average": "average:Average",
+    "swa": "swa:Swa",
+    "ema": "ema:Ema",
+    "add-scaled": "add_scaled:AddScaled",
+    "interpolate": "interpolate:Interpolate",
+    "task-arithmetic": "task_arithmetic:TaskArithmetic",
+    "ties": "ties:Ties",
+    "dare": "dare:Dare",
+    "breadcrumbs": "breadcrumbs:Breadcrumbs",
+    "model-stock": "model_stock:ModelStockMerge",
+    "karcher": "karcher:KarcherMean",
+    "merge-lora": "merge_lora:MergeLora",
+    "unmerge-lora": "unmerge_lora:UnmergeLora",
+    "extract-lora": "extract_lora:ExtractLora",
+    "clip": "clip:Clip",
+    "prune": "prune:Prune",
+    "mask": "mask:Mask",
+    "noise": "noise:Noise",
+    "shrink-and-perturb": "shrink_and_perturb:ShrinkAndPerturb",
+    "map": "map:Map",
+    "cast": "cast:Cast",
+    "set": "set:Set",
+    "reset-optimizer": "reset_optimizer:ResetOptimizer",
+    "transpose": "transpose:Transpose",
+    "reshape": "reshape:Reshape",
+    "squeeze": "squeeze:Squeeze",
+    "expand": "expand:Expand",
+    "permute": "permute:Permute",
+    "slice": "slice:Slice",
+    "pad": "pad:Pad",
+    "resize": "resize:Resize",
+    "repeat": "repeat:Repeat",
+    "interpolate-positions": "interpolate_positions:InterpolatePositions",
+    "stack": "stack:Stack",
+    "unstack": "unstack:Unstack",
+    "split": "split:Split",
+    "concat": "concat:Concat",
+    "add": "add:Add",
+    "merge": "merge:Merge",
+    "intersect": "intersect:Intersect",
+    "rename": "rename:Rename",
+    "flatten": "flatten:Flatten",
+    "unflatten": "unflatten:Unflatten",
+    "to-dict": "to_dict:ToDict",
+    "to-list": "to_list:ToList",
+    "copy": "copy:Copy",
+    "delete": "delete:Delete",
+    "keep": "keep:Keep",
+    "extract-item": "extract_item:ExtractItem",
+    "insert-item": "insert_item:InsertItem",
+    "assert": "assertion:Assert",
+}
+"""The file and the class of every operation, by its name, in the order in which they are documented."""
 
 
-@cache
-def operations() -> dict[str, type[Operation]]:
+class _Operations(Mapping[str, type[Operation]]):
+    """Every operation by its name. Its file is loaded when it is asked for: a run asks for a few of a hundred."""
+
+    def __getitem__(self, name: str) -> type[Operation]:
+        kind: type[Operation] = resolve_name(f"{__package__}.{_CLASSES[name]}")
+        return kind
+
+    def __contains__(self, name: object) -> bool:
+        return name in _CLASSES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_CLASSES)
+
+    def __len__(self) -> int:
+        return len(_CLASSES)
+
+
+_OPERATIONS: Final = _Operations()
+
+
+def operations() -> Mapping[str, type[Operation]]:
     """Every operation by its name, in the order in which they are documented."""
-    listed: list[type[Operation]] = [
-        Rescale,
-        Normalize,
-        Replace,
-        Reinit,
-        Average,
-        Swa,
-        Ema,
-        AddScaled,
-        Interpolate,
-        TaskArithmetic,
-        Ties,
-        Dare,
-        Breadcrumbs,
-        ModelStockMerge,
-        KarcherMean,
-        MergeLora,
-        UnmergeLora,
-        ExtractLora,
-        Clip,
-        Prune,
-        Mask,
-        Noise,
-        ShrinkAndPerturb,
-        Map,
-        Cast,
-        Set,
-        ResetOptimizer,
-        Transpose,
-        Reshape,
-        Squeeze,
-        Expand,
-        Permute,
-        Slice,
-        Pad,
-        Resize,
-        Repeat,
-        InterpolatePositions,
-        Stack,
-        Unstack,
-        Split,
-        Concat,
-        Add,
-        Merge,
-        Intersect,
-        Rename,
-        Flatten,
-        Unflatten,
-        ToDict,
-        ToList,
-        Copy,
-        Delete,
-        Keep,
-        ExtractItem,
-        InsertItem,
-        Assert,
-    ]
-    return {str(kind.__struct_config__.tag): kind for kind in listed}
+    return _OPERATIONS

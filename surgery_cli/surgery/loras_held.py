@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -89,13 +88,13 @@ def loras_held(draft: Draft, sources: Mapping[str, Any]) -> dict[LeafPath, LeafL
 
 
 def _meets_lora(output: Output) -> bool:
-    return any(edit.name in _signs() for edit in output.edits)
+    return any(_sign(edit.name) for edit in output.edits)
 
 
-@cache
-def _signs() -> dict[str, int]:
-    """The operations that add a LoRA, or subtract it, and which of these."""
-    return {name: kind.sign for name, kind in operations().items() if issubclass(kind, WithLora)}
+def _sign(name: str) -> int:
+    """Whether an operation adds a LoRA or subtracts it; 0 for all others."""
+    kind = operations().get(name)
+    return kind.sign if kind is not None and issubclass(kind, WithLora) else 0
 
 
 def _of_source(source: Any) -> dict[LeafPath, Held]:
@@ -121,16 +120,16 @@ def _after_run(leaf: ChangedLeaf, run: Run, before: Mapping[str, Held]) -> Held:
     if leaf.loras is not UNSET:
         return {_key(lora): lora for lora in leaf.loras}
     held = dict(before.get(leaf.from_ or "", {}))
-    if not held and _signs().keys().isdisjoint(leaf.operations):
+    if not held and not any(map(_sign, leaf.operations)):
         return {}
     edits = [edit for edit in run.plan.get("edits", ()) if isinstance(edit, dict)]
     for name in leaf.operations:  # of a record that is older than the field
         for edit in (edit for edit in edits if edit.get("op") == name):
-            if name in _signs():
+            if sign := _sign(name):
                 donor = str(edit.get("with", ""))
                 lora = HeldLora(adapter=run.donors.get(donor, "") if donor else "", name=donor)
                 known = held.get(_key(lora), lora)
-                by = (*known.by, None) if _signs()[name] > 0 else known.by[:-1]
+                by = (*known.by, None) if sign > 0 else known.by[:-1]
                 held[_key(lora)] = msgspec.structs.replace(lora, by=by)
             elif isinstance(_effect(edit), Takes | Sets | Draws):
                 held = {}

@@ -51,13 +51,17 @@ def repeated_draws(checkpoint: Checkpoint, draft: Draft) -> list[Consequence]:
 
 def _drawn(runs: list[Run]) -> Iterator[tuple[str, int]]:
     """The printed paths for which runs on record drew random values, with the seeds of these runs."""
-    random = {name for name, kind in operations().items() if "seed" in kind.__struct_fields__}
     for run in runs:
-        edits = [edit for edit in run.plan.get("edits", ()) if edit.get("op") in random]
+        edits = [edit for edit in run.plan.get("edits", ()) if _is_random(edit.get("op"))]
         seeds = {edit.get("seed", run.plan.get("seed") or 0) for edit in edits}
         for leaf in run.leaves:
-            if random.intersection(leaf.operations):
+            if any(map(_is_random, leaf.operations)):
                 yield from ((leaf.path, seed) for seed in seeds)
+
+
+def _is_random(name: object) -> bool:
+    kind = operations().get(str(name))
+    return kind is not None and "seed" in kind.__struct_fields__
 
 
 def _notes(leaves: dict[LeafPath, int], when: str) -> list[Consequence]:

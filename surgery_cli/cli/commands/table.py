@@ -2,35 +2,15 @@
 
 from __future__ import annotations
 
+from pkgutil import resolve_name
 from typing import Final
 
-from surgery_cli.cli.commands.apply import apply
-from surgery_cli.cli.commands.check import check
-from surgery_cli.cli.commands.clean import clean
-from surgery_cli.cli.commands.compact import compact
-from surgery_cli.cli.commands.derive import derive
-from surgery_cli.cli.commands.diff import diff
-from surgery_cli.cli.commands.doctor import doctor
-from surgery_cli.cli.commands.edits import edit_command
-from surgery_cli.cli.commands.export import export
-from surgery_cli.cli.commands.help import show_help, version
-from surgery_cli.cli.commands.inspect import inspect
-from surgery_cli.cli.commands.lint import lint
-from surgery_cli.cli.commands.log import log
-from surgery_cli.cli.commands.operations import operations as show_operations
-from surgery_cli.cli.commands.operations import schema
-from surgery_cli.cli.commands.plan import plan
-from surgery_cli.cli.commands.rescue import rescue
-from surgery_cli.cli.commands.reshard import reshard
-from surgery_cli.cli.commands.seal import seal
-from surgery_cli.cli.commands.verify import verify
 from surgery_cli.cli.options.parameters import Command, with_options
 from surgery_cli.operations.table import operations
-from surgery_cli.probing.command import probe
 
-COMMANDS: Final[dict[str, tuple[Command, tuple[str, ...]]]] = {
+COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "inspect": (
-        inspect,
+        "surgery_cli.cli.commands.inspect:inspect",
         (
             "surgery inspect runs/mnist",
             "surgery inspect runs/mnist@latest 'params/**/kernel' --stats",
@@ -38,7 +18,7 @@ COMMANDS: Final[dict[str, tuple[Command, tuple[str, ...]]]] = {
         ),
     ),
     "plan": (
-        plan,
+        "surgery_cli.cli.commands.plan:plan",
         (
             "surgery plan runs/mnist head.yaml --set by=0.5",
             "surgery plan runs/mnist@1000 head.yaml --verbose",
@@ -46,7 +26,7 @@ COMMANDS: Final[dict[str, tuple[Command, tuple[str, ...]]]] = {
         ),
     ),
     "apply": (
-        apply,
+        "surgery_cli.cli.commands.apply:apply",
         (
             "surgery apply runs/mnist runs/mnist-edited head.yaml",
             "surgery apply runs/mnist runs/mnist-edited head.yaml --dry-run",
@@ -54,7 +34,7 @@ COMMANDS: Final[dict[str, tuple[Command, tuple[str, ...]]]] = {
         ),
     ),
     "derive": (
-        derive,
+        "surgery_cli.cli.commands.derive:derive",
         (
             "surgery derive model.safetensors runs/mine > there.yaml",
             "surgery derive runs/old runs/new --values",
@@ -62,7 +42,7 @@ COMMANDS: Final[dict[str, tuple[Command, tuple[str, ...]]]] = {
         ),
     ),
     "diff": (
-        diff,
+        "surgery_cli.cli.commands.diff:diff",
         (
             "surgery diff runs/mnist runs/mnist-edited",
             "surgery diff runs/mnist@500 runs/mnist@latest params --rtol 1e-6",
@@ -70,7 +50,7 @@ COMMANDS: Final[dict[str, tuple[Command, tuple[str, ...]]]] = {
         ),
     ),
     "verify": (
-        verify,
+        "surgery_cli.cli.commands.verify:verify",
         (
             "surgery verify runs/mnist-edited",
             "surgery verify runs/mnist-edited --like runs/mnist",
@@ -78,7 +58,7 @@ COMMANDS: Final[dict[str, tuple[Command, tuple[str, ...]]]] = {
         ),
     ),
     "check": (
-        check,
+        "surgery_cli.cli.commands.check:check",
         (
             "surgery check runs/mnist policy.yaml",
             "surgery check runs/mnist@latest policy.yaml --output junit=report.xml",
@@ -86,7 +66,7 @@ COMMANDS: Final[dict[str, tuple[Command, tuple[str, ...]]]] = {
         ),
     ),
     "seal": (
-        seal,
+        "surgery_cli.cli.commands.seal:seal",
         (
             "surgery seal runs/mnist@1000",
             "surgery seal runs/mnist --to manifest.json",
@@ -94,7 +74,7 @@ COMMANDS: Final[dict[str, tuple[Command, tuple[str, ...]]]] = {
         ),
     ),
     "log": (
-        log,
+        "surgery_cli.cli.commands.log:log",
         (
             "surgery log runs/mnist-edited",
             "surgery log runs/mnist-edited@1000",
@@ -102,7 +82,7 @@ COMMANDS: Final[dict[str, tuple[Command, tuple[str, ...]]]] = {
         ),
     ),
     "probe": (
-        probe,
+        "surgery_cli.probing.command:probe",
         (
             "surgery probe runs/mnist --model train.py:CNN --input 'float32[8,28,28,1]'",
             "surgery probe runs/mnist --model train.py:CNN --input batch.npz --grad",
@@ -110,7 +90,7 @@ COMMANDS: Final[dict[str, tuple[Command, tuple[str, ...]]]] = {
         ),
     ),
     "reshard": (
-        reshard,
+        "surgery_cli.cli.commands.reshard:reshard",
         (
             "surgery reshard runs/big runs/big-16 --mesh fsdp=16 --spec 'params/**/kernel=fsdp,None'",
             "surgery reshard runs/big runs/one --mesh x=1",
@@ -118,7 +98,7 @@ COMMANDS: Final[dict[str, tuple[Command, tuple[str, ...]]]] = {
         ),
     ),
     "export": (
-        export,
+        "surgery_cli.cli.commands.export:export",
         (
             "surgery export runs/mnist model.safetensors params --to safetensors",
             "surgery export runs/mnist params.npz params --to npz",
@@ -126,7 +106,7 @@ COMMANDS: Final[dict[str, tuple[Command, tuple[str, ...]]]] = {
         ),
     ),
     "compact": (
-        compact,
+        "surgery_cli.cli.commands.compact:compact",
         (
             "surgery compact runs/edited runs/small",
             "surgery compact runs/edited runs/small --dry-run",
@@ -134,7 +114,7 @@ COMMANDS: Final[dict[str, tuple[Command, tuple[str, ...]]]] = {
         ),
     ),
     "doctor": (
-        doctor,
+        "surgery_cli.cli.commands.doctor:doctor",
         (
             "surgery doctor runs/mnist",
             "surgery doctor runs/mnist --read-data",
@@ -142,7 +122,7 @@ COMMANDS: Final[dict[str, tuple[Command, tuple[str, ...]]]] = {
         ),
     ),
     "rescue": (
-        rescue,
+        "surgery_cli.cli.commands.rescue:rescue",
         (
             "surgery rescue runs/7.orbax-checkpoint-tmp",
             "surgery rescue runs/7.orbax-checkpoint-tmp runs-rescued/7",
@@ -150,7 +130,7 @@ COMMANDS: Final[dict[str, tuple[Command, tuple[str, ...]]]] = {
         ),
     ),
     "clean": (
-        clean,
+        "surgery_cli.cli.commands.clean:clean",
         (
             "surgery clean runs/mnist-edited",
             "surgery clean runs/mnist-edited --dry-run",
@@ -158,7 +138,7 @@ COMMANDS: Final[dict[str, tuple[Command, tuple[str, ...]]]] = {
         ),
     ),
     "lint": (
-        lint,
+        "surgery_cli.cli.commands.lint:lint",
         (
             "surgery lint plans/*.yaml",
             "surgery lint head.yaml policy.yaml --quiet",
@@ -166,23 +146,42 @@ COMMANDS: Final[dict[str, tuple[Command, tuple[str, ...]]]] = {
         ),
     ),
     "operations": (
-        show_operations,
+        "surgery_cli.cli.commands.operations:operations",
         (
             "surgery operations",
             "surgery operations normalize",
             "surgery operations normalize --json",
         ),
     ),
-    "schema": (schema, ("surgery schema", "surgery schema > surgery.schema.json")),
-    "help": (show_help, ("surgery help", "surgery help inspect", "surgery help rescale")),
-    "version": (version, ("surgery version", "surgery version --json")),
+    "schema": (
+        "surgery_cli.cli.commands.operations:schema",
+        ("surgery schema", "surgery schema > surgery.schema.json"),
+    ),
+    "help": (
+        "surgery_cli.cli.commands.help:show_help",
+        ("surgery help", "surgery help inspect", "surgery help rescale"),
+    ),
+    "version": (
+        "surgery_cli.cli.commands.help:version",
+        ("surgery version", "surgery version --json"),
+    ),
 }
-"""The commands that are no single edit, each with what it is used for."""
+"""The commands that are no single edit: the function of each, loaded when it is asked for, and what it is used for."""
 
 
 def command_of(name: str) -> Command:
     """The command of that name, of either kind, under the signature that Typer reads."""
-    return with_options(COMMANDS[name][0]) if name in COMMANDS else edit_command(name)
+    if name in COMMANDS:
+        return with_options(function_of(name))
+    from surgery_cli.cli.commands.edits import edit_command
+
+    return edit_command(name)
+
+
+def function_of(name: str) -> Command:
+    """The function of one of ``COMMANDS``."""
+    found: Command = resolve_name(COMMANDS[name][0])
+    return found
 
 
 def examples_of(name: str) -> tuple[str, ...]:

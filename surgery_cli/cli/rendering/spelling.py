@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -53,7 +54,7 @@ def _spelled(span: Span, kind: type[msgspec.Struct]) -> str:
         case FieldName(name, value) if name in _SHARED:
             return f"`{_shared_option(name, value)}`"
         case FieldName(name, value):
-            kinds = (kind, *operations().values())
+            kinds = chain((kind,), operations().values())
             field = next((f for one in kinds for f in fields_of(one) if f.name == name), None)
             return str(span) if field is None else f"`{_typed(field, value)}`"
     return str(span)
