@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import orbax.checkpoint as ocp
@@ -42,6 +43,33 @@ def test_what_lies_free_between_blocks_goes_back_once_that_is_too_much(asked, mu
     within, beyond = map(int, done.stdout.split())
     assert within < 8
     assert beyond > 100
+
+
+HUGE = """
+import re, resource
+from pathlib import Path
+import numpy as np
+from surgery_cli.cli.process import reuse_blocks
+
+if {limit}:
+    resource.setrlimit(resource.RLIMIT_AS, ({limit}, {limit}))
+reuse_blocks()
+held = [np.ones(768 << 10, np.uint8) for _ in range(200)]  # so small that NumPy asks for nothing
+print(re.search(r"AnonHugePages: *([0-9]+)", Path("/proc/self/smaps_rollup").read_text()).group(1))
+"""
+PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+@pytest.mark.skipif(
+    not PAGES.exists() or "[madvise]" not in PAGES.read_text(),
+    reason="only where the system has huge pages for those who ask",
+)
+@pytest.mark.parametrize(("limit", "comes"), [(0, True), (8 << 30, False)], ids=["free", "limited"])
+def test_the_heap_comes_in_huge_pages_unless_what_is_untouched_is_counted(limit, comes) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HUGE.format(limit=limit)], capture_output=True, text=True, check=True
+    )
+    assert (int(done.stdout) > 100_000) == comes  # of 150 MB
 
 
 ARENAS = """
