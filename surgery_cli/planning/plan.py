@@ -15,7 +15,7 @@ from surgery_cli.draft.check import InPolicy
 from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.inputs.addresses import address, local_address
 from surgery_cli.inputs.buckets import STARTS
-from surgery_cli.operations.assertion import Assertion
+from surgery_cli.operations.asserting import Assertion
 from surgery_cli.operations.base import Operation
 from surgery_cli.planning.edits import Misfit, converted, selection_problems
 from surgery_cli.planning.fields import fields_of, takes_numbers

@@ -13,7 +13,8 @@ from surgery_cli.draft.check import InPolicy, Severity
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import path_at
-from surgery_cli.operations.assertion import Assert, Assertion
+from surgery_cli.operations.asserting import Assertion
+from surgery_cli.operations.table import operations
 from surgery_cli.planning.fields import fields_of
 from surgery_cli.planning.placed_edits import Place, built
 from surgery_cli.planning.plan import PolicyRule
@@ -41,7 +42,10 @@ IN_A_POLICY: Final = "write `rules:` in place of `check:`, which is how a plan s
 def rule_keys() -> list[str]:
     """The keys of a rule, in the order in which they are documented."""
     meaningless = ("optimizer", "twins")
-    return [*OWN_KEYS, *(f.name for f in fields_of(Assert) if f.name not in meaningless)]
+    return [
+        *OWN_KEYS,
+        *(f.name for f in fields_of(operations()["assert"]) if f.name not in meaningless),
+    ]
 
 
 def read_policy(
@@ -184,7 +188,7 @@ def _read_rule(place: Place, number: int, values: Any) -> tuple[PolicyRule | Non
     fields = {key: value for key, value in values.items() if key in known and key not in OWN_KEYS}
     unknown = {place.within(key).position for key in values if key not in known}
     there = place._replace(unfilled={*place.unfilled, *unknown})
-    edit, more = built(there, Assert, fields, why=f"in rule {number}")
+    edit, more = built(there, operations()["assert"], fields, why=f"in rule {number}")
     problems += [*wrong, *more]
     if problems or not isinstance(edit, Assertion):
         return None, problems

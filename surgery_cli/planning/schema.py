@@ -10,7 +10,6 @@ import msgspec
 
 from surgery_cli.draft.check import InPolicy
 from surgery_cli.inputs.numbers import FRACTION
-from surgery_cli.operations.assertion import Assert
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
 from surgery_cli.planning.fields import fields_of, shapes_of, takes_numbers
@@ -81,7 +80,8 @@ def _check() -> dict[str, Any]:
 
 def _rule() -> dict[str, Any]:
     """A rule of a policy: what `assert` says, and its own keys."""
-    stated = {name: _property(Assert, name) for name in rule_keys() if name not in OWN_KEYS}
+    kind = operations()["assert"]
+    stated = {name: _property(kind, name) for name in rule_keys() if name not in OWN_KEYS}
     own = msgspec.json.schema(InPolicy)["$defs"]["InPolicy"]["properties"]
     return {
         "title": "rule",

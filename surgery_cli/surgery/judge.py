@@ -12,7 +12,7 @@ from surgery_cli.engine.execution import Execution
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import Problem, SurgeryError, raise_all
 from surgery_cli.inputs.buckets import path_at
-from surgery_cli.operations.assertion import Assertion
+from surgery_cli.operations.asserting import Assertion
 from surgery_cli.planning import Origin, Plan
 from surgery_cli.proof.records import recorded_in
 from surgery_cli.rules.equality import Unchanged

@@ -54,7 +54,4 @@ def test_an_edit_loads_the_file_of_its_own_operation_alone() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     files = {kind.__module__.rpartition(".")[2] for kind in operations().values()}
-    assert files & set(done.stdout.split()) == {
-        "rescale",
-        "assertion",
-    }  # a policy is made of the latter
+    assert files & set(done.stdout.split()) == {"rescale"}
