@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -187,12 +186,14 @@ OF_ONE_FILE = ("content", "files", "leaf_blocks", "file_blocks")
 
 
 def versions() -> dict[str, str]:
-    """The installed packages that a result depends on; nothing is imported."""
+    """The installed packages that a result depends on; none of them is imported."""
+    from importlib import metadata  # with the parser of mails, which who only looks does without
+
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
-        except PackageNotFoundError:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
             continue
     return found
 
