@@ -149,9 +149,14 @@ class Unchanged(Equality, frozen=True):
         draft = named.draft
         homes = (output.home for output in draft.leaves.values())
         here = {home.path for home in homes if home is not None and home.source == SOURCE}
-        for path in named.lacking(draft.source_tree):
-            if path not in here:
-                yield path, f"it is gone, and was {draft.source_tree[path].type_text}"
+        for path in named.selected_in(draft.source_tree):
+            if path in here:
+                continue
+            was = draft.source_tree[path].type_text
+            if path not in draft.leaves:
+                yield path, f"it is gone, and was {was}"
+            elif (home := draft.leaves[path].home) is not None and home.source == SOURCE:
+                yield path, f"it is gone, and was {was}; what stands there came from '{home.path}'"
 
     def other(self, path: LeafPath, named: Named) -> Output | None:
         draft = named.draft

@@ -55,6 +55,30 @@ def test_what_is_gone_breaks_the_rule_that_says_that_it_stands_there(
     surgery.apply(DIGITS, result, {"edits": [delete], "check": [excepted]})
 
 
+OTHER_IN_ITS_PLACE = {
+    "copied": [
+        {"op": "delete", "at": "params/Dense_1"},
+        {"op": "copy", "at": "params/Dense_0", "to": "params/Dense_1"},
+    ],
+    "renamed": [
+        {"op": "delete", "at": "params/Dense_1"},
+        {"op": "rename", "at": "params/Dense_0", "to": "params/Dense_1"},
+    ],
+}
+
+
+@pytest.mark.parametrize("at", ["params", "params/Dense_1", "params/Dense_1/kernel"])
+@pytest.mark.parametrize("how", OTHER_IN_ITS_PLACE)
+def test_a_leaf_is_gone_though_another_one_has_its_name(how: str, at: str, tmp_path: Path) -> None:
+    check = [{"id": "rest", "at": at, "unchanged": True}]
+    with pytest.raises(surgery.SurgeryError) as caught:
+        surgery.plan(DIGITS, {"edits": OTHER_IN_ITS_PLACE[how], "check": check})
+    said = str(caught.value)
+    assert "params/Dense_1/kernel" in said
+    assert "it is gone, and was float32" in said
+    assert "what stands there came from 'params/Dense_0/kernel'" in said
+
+
 def test_a_leaf_that_only_moved_is_not_gone(tmp_path: Path) -> None:
     plan = {
         "edits": [{"op": "rename", "at": "params/Dense_1", "to": "params/head"}],
