@@ -27,6 +27,7 @@ from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.orbax.contexts import ServiceFails
 from surgery_cli.store.orbax.sidecars import EMPTY_TYPES, VALUE_TYPES
+from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.step import RECORD
 from surgery_cli.tree import json_pointer
 from surgery_cli.tree.paths import LeafPath, stored_name
@@ -91,6 +92,8 @@ def with_rescue(error: CheckpointError, path: Path) -> SurgeryError:
     """The error of a checkpoint that does not open, saying what a rescue would find in it, if that is anything."""
     if isinstance(error, BeingWrittenError | LimitError | ServiceFails):
         return error
+    if (mixture := half_replaced(filesystem.real(path))) is not None:
+        return CheckpointError(mixture)
     found = glance(path)
     if found is None or not found.is_searched:  # what hinders a look hinders a rescue
         return error

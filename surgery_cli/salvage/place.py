@@ -25,6 +25,7 @@ from surgery_cli.store.locate.items import (
     step_metadata,
 )
 from surgery_cli.store.locate.refusals import missing
+from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import quoted
 
@@ -69,7 +70,7 @@ def find_broken(path: Path) -> BrokenPlace:
 
     Raises:
         PlanError: nothing stands there, or several steps do.
-        CheckpointError: nothing is left of a tree; or a living run is making what is missing.
+        CheckpointError: nothing is left of a tree, or it is of two; or a living run is making what is missing.
     """
     if not filesystem.is_taken(path):
         if (step := _step_of(path)) is not None:
@@ -84,6 +85,7 @@ def find_broken(path: Path) -> BrokenPlace:
             fix="name what is left of a checkpoint: its directory, or a file of msgpack, safetensors or npz",
         )
     root = filesystem.real(path)
+    _refuse_mixture(root)
     while is_leftover(root.name) and len(inside := _folders(root)) == 1:
         root = inside[0]  # where surgery was building
     if is_item(root):
@@ -93,6 +95,8 @@ def find_broken(path: Path) -> BrokenPlace:
     trees = [folder for folder in _folders(root) if folder.name not in sides and is_item(folder)]
     if len([folder for folder in trees if filesystem.is_file(folder / STEP_METADATA)]) > 1:
         raise _several(path, trees)
+    for tree in trees:
+        _refuse_mixture(tree)
     if trees:
         return _step(root, {unfinished_name(tree.name) or tree.name: tree for tree in trees})
     around = [folder for folder in _folders(root) if folder.name not in sides]
@@ -106,6 +110,11 @@ def find_broken(path: Path) -> BrokenPlace:
         why="no database, no folder of a leaf, and no metadata stands in it or one level below",
         fix="name the directory that a save, or a copy, has left",
     )
+
+
+def _refuse_mixture(place: Path) -> None:
+    if (mixture := half_replaced(place)) is not None:
+        raise CheckpointError(mixture)
 
 
 def _several(path: Path, places: list[Path]) -> PlanError:

@@ -17,6 +17,7 @@ from surgery_cli.store.open.as_opened import changed_while_read
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.aftermath import with_aftermath
 from surgery_cli.store.write.destination import being_written, check_destination
+from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.staging import recover_old, set_aside_of
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.same_run import step_beside
@@ -40,10 +41,10 @@ def check_target(
         for source in _read_for(target, prepared):
             check_destination(target, source, force=force or built == target)
     except DestinationError as error:
-        raise with_aftermath(error) from None
+        raise with_aftermath(_or_mixed(target, error)) from None
     if built is None and force and filesystem.exists(target) and not filesystem.is_link(target):
         if claim := being_written(target):  # what stands there is what that run has built
-            raise with_aftermath(claim)
+            raise with_aftermath(_or_mixed(target, claim))
         _check_replaced(target)
     if force and filesystem.is_taken(target) and (old := set_aside_of(target)) is not None:
         raise DestinationError(
@@ -51,6 +52,12 @@ def check_target(
             why="that is the name of what `--force` sets aside until it is done; is it still wanted?",
             fix=f"remove it, or give it another name: `mv {quote(str(old))} NAME`",
         )
+
+
+def _or_mixed(target: Path, error: DestinationError) -> DestinationError:
+    """What is wrong with a destination; of one that is half replaced, where the checkpoint is that is whole."""
+    mixture = half_replaced(target)
+    return error if mixture is None else DestinationError(mixture)
 
 
 def _read_for(target: Path, prepared: Prepared) -> Iterator[Path]:

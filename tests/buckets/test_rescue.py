@@ -1,11 +1,15 @@
 """Rescue of what stands in buckets, and results there: judged by Orbax once they were copied to this disk."""
 
+import json
+
+import msgspec
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli import surgery
-from surgery_cli.errors import DestinationError
+from surgery_cli.errors import CheckpointError, DestinationError
+from surgery_cli.store.filesystem.processes import Owner
 from tests.buckets.checkpoints import MARK, TREE, saved, uploaded
 from tests.buckets.test_destinations import downloaded
 
@@ -63,6 +67,63 @@ def test_from_a_bucket_to_a_disk_with_an_older_step_in_the_bucket(service, how, 
     with ocp.PyTreeCheckpointer() as checkpointer:
         w = checkpointer.restore(tmp_path / "new")["params"]["w"]
     assert np.array_equal(np.abs(w), TREE["params"]["w"])
+
+
+def _half_replaced(service, how, tmp_path, *, locked):
+    """An old checkpoint of which a killed `--force` has replaced the first half of the objects; and the new one."""
+    old = {"params": {name: -values for name, values in TREE["params"].items()}, **_count(1)}
+    there = uploaded(service, saved(tmp_path / "old", old, **how), f"{service.root}/ck")
+    built = ".ck.surgery-tmp-0123abcd"
+    new = uploaded(service, saved(tmp_path / "ck", **how), f"{service.root}/{built}/ck")
+    if f"ck/{MARK}" in service.names("ck/"):
+        service.remove(f"ck/{MARK}")
+    names = sorted(set(service.names(f"{built}/ck/")) - {f"{built}/ck/{MARK}"})
+    for name in names[: len(names) // 2]:
+        service.put("bkt", name.removeprefix(f"{built}/"), service.content(name))
+    service.put("bkt", f"{built}/ck/{MARK}", b"")
+    if locked:
+        owner = msgspec.to_builtins(Owner.here()) | {"pid": 2**22 - 1, "started": "1"}
+        said = {"run": "x", "builds": f"{service.root}/{built}", **owner}
+        service.put("bkt", ".ck.surgery-tmp-lock", json.dumps(said).encode())
+    return there, new
+
+
+@pytest.mark.parametrize("locked", [True, False], ids=["its lock stands", "without its lock"])
+def test_nothing_is_taken_of_two_checkpoints(service, how, tmp_path, locked) -> None:
+    """A leaf does not tell to which of them it belongs: each is whole, and the tree would be neither."""
+    there, new = _half_replaced(service, how, tmp_path, locked=locked)
+    before = {key: service.content(key) for key in service.names("")}
+    looks = (
+        lambda: surgery.rescue(there),
+        lambda: surgery.rescue(there, str(tmp_path / "new")),
+        lambda: surgery.rescue(f"{service.root}/", str(tmp_path / "new")),
+        lambda: surgery.inspect(there),
+        lambda: surgery.verify(there),
+    )
+    for look in looks[: None if locked else 2]:
+        with pytest.raises(CheckpointError, match="is half replaced: what stands there is of two"):
+            look()
+    assert {key: service.content(key) for key in service.names("")} == before
+
+    surgery.rescue(new, str(tmp_path / "new"))  # as it is said
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        tree = checkpointer.restore(tmp_path / "new")
+    np.testing.assert_array_equal(tree["params"]["w"], TREE["params"]["w"])
+    np.testing.assert_array_equal(tree["params"]["b"], TREE["params"]["b"])
+    assert tree["opt_state"]["count"] == 3
+
+
+@pytest.mark.parametrize("more", [(), ("--force",), ("--force", "--resume")], ids=" ".join)
+def test_a_run_to_what_is_half_replaced_says_where_the_new_one_is(
+    service, tmp_path, surgery, more
+) -> None:
+    there, new = _half_replaced(service, {}, tmp_path, locked=True)
+    source = uploaded(service, saved(tmp_path / "more"), f"{service.root}/source")
+
+    ended = surgery("rescale", source, there, "params/w", "--by", "2", *more)
+
+    assert ended.code == 2
+    assert f"surgery rescue {new} NEW" in ended.err
 
 
 def _count(number):

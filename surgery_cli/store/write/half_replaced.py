@@ -1,0 +1,30 @@
+"""What a `--force` that was killed has half replaced in a bucket, where objects go to their places one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shlex import quote
+
+from surgery_cli.errors import Problem
+from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.store.filesystem.processes import State
+from surgery_cli.store.write.bucket_leftovers import leftovers_at, strays
+
+
+def half_replaced(destination: Path) -> Problem | None:
+    """Why nothing may be taken from what stands there, and where the new one is; None where it is not so.
+
+    Of two saves of one structure no leaf tells to which it belongs: each is whole, and together they are neither.
+    """
+    if not isinstance(destination, BucketPath):
+        return None
+    for left in (*leftovers_at(destination), *strays(destination)):
+        if left.state is State.WHOLE and left.path.parent == destination.parent:
+            new = left.path / destination.name
+            return Problem(
+                f"'{destination}' is half replaced: what stands there is of two checkpoints",
+                why=f"a run with `--force` was killed while it put the new one there; that stands whole in '{new}'",
+                fix=f"`surgery rescue {quote(str(new))} NEW` takes that; of the old one a part is gone",
+                path=str(destination),
+            )
+    return None
