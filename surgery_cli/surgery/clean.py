@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 
 from surgery_cli import reports
 from surgery_cli.errors import PlanError
@@ -30,7 +31,7 @@ def clean(place: str, *, stale: bool = False, dry_run: bool = False) -> reports.
     machines, and those whose owner cannot be told, are over as well. A living run's is never removed.
 
     Raises:
-        PlanError: nothing ever stood there, or it is empty text.
+        PlanError: nothing ever stood there, a step is named by its number, or it is empty text.
         WriteError: something cannot be removed.
     """
     if not place:
@@ -38,6 +39,7 @@ def clean(place: str, *, stale: bool = False, dry_run: bool = False) -> reports.
             "the path is empty", fix="name a destination, or the directory it stands in"
         )
     path = path_at(address(place))
+    _check_name(path)
     removable = {State.DEAD, State.ELSEWHERE, State.UNKNOWN} if stale else {State.DEAD}
     removed: list[reports.LeftoverRow] = []
     kept: list[reports.LeftoverRow] = []
@@ -51,6 +53,18 @@ def clean(place: str, *, stale: bool = False, dry_run: bool = False) -> reports.
     return reports.Cleaning(
         path=str(path), removed=removed, kept=kept, dry_run=dry_run, notes=_notes(path, kept)
     )
+
+
+def _check_name(path: Path) -> None:
+    """A step's number is no name: what was left of step 7 stands under names of its own."""
+    front, _, number = path.name.rpartition("@")
+    root = path.with_name(front) if front else path
+    if number.isdecimal() and not filesystem.is_taken(path) and filesystem.is_folder(root):
+        raise PlanError(
+            f"'{path}' names a step by its number",
+            why="what killed runs have left is looked for by the names of files",
+            fix=f"`surgery clean {quote(str(root))}` looks at all steps that stand there",
+        )
 
 
 def _leftovers(path: Path) -> Sequence[Left]:
