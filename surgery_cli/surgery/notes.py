@@ -23,6 +23,7 @@ from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS, SHARDING
 from surgery_cli.store.write.bucket_leftovers import leftovers_at
 from surgery_cli.store.write.files import CONVERTED_LAYOUT
+from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.item_plan import ItemPlan, Way, is_converted
 from surgery_cli.store.write.leftovers import Left
 from surgery_cli.store.write.resumable_staging import amount_of, what_is_kept
@@ -231,7 +232,8 @@ def leftover_notes(destination: Path, *, force: bool, resume: bool) -> list[Note
 
 def _leftover_note(left: Left, destination: Path, *, force: bool, resume: bool) -> Note:
     target, journal = quote(str(destination)), left.journal
-    if journal is not None and journal.head is not None and left.state is State.DEAD:
+    is_over = left.state in (State.DEAD, State.WHOLE)
+    if journal is not None and journal.head is not None and is_over:
         if not resume:
             return Consequence(
                 DocsPage.RESUME, what_is_kept(left.path, destination, journal, journal.head.command)
@@ -246,6 +248,8 @@ def _leftover_note(left: Left, destination: Path, *, force: bool, resume: bool) 
                 DocsPage.HOW_IT_WRITES,
                 f"another run (process {number}) is writing to '{target}' now, in '{left.path}'",
             )
+        case State.WHOLE if (mixture := half_replaced(destination)) is not None:
+            return Consequence(DocsPage.FORCE, f"{mixture.what}; {mixture.why}; {mixture.fix}")
         case State.DEAD if force or resume:
             by = "--force" if force else "--resume"
             return Consequence(

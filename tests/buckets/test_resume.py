@@ -203,6 +203,7 @@ def test_who_comes_second_gets_nothing(service):
 
 @pytest.mark.parametrize("service", ["gs"], indirect=True)
 def test_a_replacement_that_was_cut_short_is_finished(run, service, source, tmp_path):
+    """Whether it was killed before any mark, or while what is whole by then took the place."""
     assert run(*command(source, service))["code"] == 0
     edit = command(source, service, "--force", by="4")
     assert run(*edit, cut=["entry+", 2 + 7 + 1, "SIGKILL"])["code"] == -9  # before any mark
@@ -211,7 +212,13 @@ def test_a_replacement_that_was_cut_short_is_finished(run, service, source, tmp_
     }
     for name in list(halfway)[::2]:
         service.put("bkt", name, b"")  # as if half of it had been replaced
-    assert run(*edit)["code"] == 0
+    service.remove(f"new/{MARK}")
+    for name in [name for name in service.names() if "surgery-tmp" in name and "/new/" in name]:
+        service.put("bkt", f"{name.partition('/')[0]}/new/{MARK}", b"")
+    again = run(*(word for word in edit if word != "--quiet"))
+    assert again["code"] == 0
+    assert "goes on from" in again["said"]
+    assert "cannot be looked at" not in again["said"]  # it is its own, and whoever obeys removes it
     check(service, tmp_path, factor=4)
 
 
