@@ -67,14 +67,19 @@ class EqualTo(Equality, frozen=True):
     def check_values(self, patterns: Sequence[str]) -> None:
         check_targets(dict.fromkeys(patterns, self.equal_to), "equal_to")
 
+    def breach_of_selection(self, named: Named) -> str:
+        is_itself = [self._place(path, named) == path for path in named.leaves]
+        return "each leaf would be compared with itself" if is_itself and all(is_itself) else ""
+
+    def _place(self, path: LeafPath, named: Named) -> LeafPath:
+        """The leaf that one is compared with, whether there is one or not."""
+        if not named.leaves.named:
+            return LeafPath()
+        pattern, match = named.leaves.match(path)
+        return Target(self.equal_to, "equal_to").place(match, pattern, named.places) / match.tail
+
     def other(self, path: LeafPath, named: Named) -> Output | None:
-        leaves = named.draft.leaves
-        place = LeafPath()
-        if named.leaves.named:
-            pattern, match = named.leaves.match(path)
-            place = (
-                Target(self.equal_to, "equal_to").place(match, pattern, named.places) / match.tail
-            )
+        leaves, place = named.draft.leaves, self._place(path, named)
         if place not in leaves:
             near = nearest(str(place), map(str, named.draft.leaves))
             raise PlanError(

@@ -61,7 +61,6 @@ def test_every_field_of_a_rule_is_described_and_one_of_the_operation(rule):
         {"unchanged": True},
         {"at": "layers_1/w", "shape": ["4..4", "..3"]},
         {"at": "layers_1/w", "shape": ["0..9", "3.."]},
-        {"at": "layers_1/w", "equal_to": "layers_1/w"},
         {"at": "layers_*", "optional": True, "count": "24", "dtype": "float32", "shape": [4]},
     ],
 )
@@ -85,6 +84,8 @@ def test_what_metadata_tell_holds_without_a_look_at_values(fields):
         ({"at": "layers_1/w", "shape": [4]}, "layers_1/w: 'layers_1/w' breaks `shape [4]` / it is float32[4,3]"),
         ({"at": "layers_1/b", "dtype": "bfloat16"}, "'layers_1/b' breaks `dtype bfloat16` / it is float32[3]"),
         ({"at": "layers_1/b", "equal_to": "layers_1/w"}, "it is float32[3], the other float32[4,3]"),
+        ({"at": "layers_1/w", "equal_to": "layers_1/w"}, "each leaf would be compared with itself"),
+        ({"at": "layers_*/w", "equal_to": r"layers_\1/w"}, "each leaf would be compared with itself"),
         ({"at": "layers_1/b", "equal_to": "layers_1/c"}, "there is no leaf 'layers_1/c'"),
         ({"at": "layers_1/b"}, "`assert` states no rule"),
         ({"at": "layers_*/*", "alike": True}, "'layers_0/b' is float32[3] (float32[4,3] in most)"),
