@@ -92,7 +92,11 @@ def with_rescue(error: CheckpointError, path: Path) -> SurgeryError:
     """The error of a checkpoint that does not open, saying what a rescue would find in it, if that is anything."""
     if isinstance(error, BeingWrittenError | LimitError | ServiceFails):
         return error
-    if (mixture := half_replaced(filesystem.real(path))) is not None:
+    try:
+        mixture = half_replaced(filesystem.real(path))
+    except (OSError, SurgeryError):  # what hinders a look is said by the error itself
+        return error
+    if mixture is not None:
         return CheckpointError(mixture)
     found = glance(path)
     if found is None or not found.is_searched:  # what hinders a look hinders a rescue
