@@ -7,8 +7,10 @@ from shlex import quote
 
 from surgery_cli.errors import Problem
 from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import STAGING_MARK
 from surgery_cli.store.filesystem.processes import State
-from surgery_cli.store.write.bucket_leftovers import leftovers_at, strays
+from surgery_cli.store.write.bucket_leftovers import Stray, leftovers_at
 
 
 def half_replaced(destination: Path) -> Problem | None:
@@ -18,8 +20,8 @@ def half_replaced(destination: Path) -> Problem | None:
     """
     if not isinstance(destination, BucketPath):
         return None
-    for left in (*leftovers_at(destination), *strays(destination)):
-        if left.state is State.WHOLE and left.path.parent == destination.parent:
+    for left in leftovers_at(destination) or _strays(destination):
+        if left.state is State.WHOLE:
             new = left.path / destination.name
             return Problem(
                 f"'{destination}' is half replaced: what stands there is of two checkpoints",
@@ -28,3 +30,14 @@ def half_replaced(destination: Path) -> Problem | None:
                 path=str(destination),
             )
     return None
+
+
+def _strays(destination: Path) -> list[Stray]:
+    """What no lock stands for; as it was listed: whoever reads there notices what changes meanwhile."""
+    begin = f".{destination.name}{STAGING_MARK}"
+    entries = filesystem.entries_if_any(destination.parent)
+    return [
+        Stray(destination.parent / entry.name)
+        for entry in entries
+        if entry.name.startswith(begin) and not entry.is_file
+    ]
