@@ -68,8 +68,10 @@ class EqualTo(Equality, frozen=True):
         check_targets(dict.fromkeys(patterns, self.equal_to), "equal_to")
 
     def breach_of_selection(self, named: Named) -> str:
-        is_itself = [self._place(path, named) == path for path in named.leaves]
-        return "each leaf would be compared with itself" if is_itself and all(is_itself) else ""
+        never_fails = named.leaves and all(
+            self._place(path, named) == path for path in named.leaves
+        )
+        return "each leaf would be compared with itself" if never_fails else ""
 
     def _place(self, path: LeafPath, named: Named) -> LeafPath:
         """The leaf that one is compared with, whether there is one or not."""

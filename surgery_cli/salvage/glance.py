@@ -92,14 +92,10 @@ def with_rescue(error: CheckpointError, path: Path) -> SurgeryError:
     """The error of a checkpoint that does not open, saying what a rescue would find in it, if that is anything."""
     if isinstance(error, BeingWrittenError | LimitError | ServiceFails):
         return error
-    try:
-        mixture = half_replaced(filesystem.real(path))
-    except (OSError, SurgeryError):  # what hinders a look is said by the error itself
-        return error
-    if mixture is not None:
-        return CheckpointError(mixture)
     found = glance(path)
-    if found is None or not found.is_searched:  # what hinders a look hinders a rescue
+    if found is None:
+        return _of_two(path) or error
+    if not found.is_searched:  # what hinders a look hinders a rescue
         return error
     if not found.whole and found.is_least:
         return _with_search(error, path)
@@ -109,6 +105,15 @@ def with_rescue(error: CheckpointError, path: Path) -> SurgeryError:
     fix = f"`surgery rescue {quote(str(path))}` would find {found}"
     fix = f"{fix}; else {first.fix}" if first.fix else fix
     return CheckpointError.of([msgspec.structs.replace(first, fix=fix), *rest])
+
+
+def _of_two(path: Path) -> SurgeryError | None:
+    """The error of what is half replaced, of which nothing may be taken; None where that cannot be looked up."""
+    try:
+        mixture = half_replaced(filesystem.real(path))
+    except (OSError, SurgeryError):
+        return None
+    return None if mixture is None else CheckpointError(mixture)
 
 
 def _with_search(error: CheckpointError, path: Path) -> SurgeryError:

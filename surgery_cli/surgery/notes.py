@@ -23,7 +23,6 @@ from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS, SHARDING
 from surgery_cli.store.write.bucket_leftovers import leftovers_at
 from surgery_cli.store.write.files import CONVERTED_LAYOUT
-from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.item_plan import ItemPlan, Way, is_converted
 from surgery_cli.store.write.leftovers import Left
 from surgery_cli.store.write.resumable_staging import amount_of, what_is_kept
@@ -248,8 +247,6 @@ def _leftover_note(left: Left, destination: Path, *, force: bool, resume: bool) 
                 DocsPage.HOW_IT_WRITES,
                 f"another run (process {number}) is writing to '{target}' now, in '{left.path}'",
             )
-        case State.WHOLE if (mixture := half_replaced(destination)) is not None:
-            return Consequence(DocsPage.FORCE, f"{mixture.what}; {mixture.why}; {mixture.fix}")
         case State.DEAD if force or resume:
             by = "--force" if force else "--resume"
             return Consequence(
