@@ -14,6 +14,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.filesystem.owners import is_staging, owner_of
 from surgery_cli.store.filesystem.processes import State
+from surgery_cli.store.locate.argument import path_and_step
 from surgery_cli.store.locate.refusals import missing
 from surgery_cli.store.write.bucket_leftovers import bucket_leftovers, strays
 from surgery_cli.store.write.leftovers import Left, Leftover, drafts_of, leftovers_in, leftovers_of
@@ -31,15 +32,16 @@ def clean(place: str, *, stale: bool = False, dry_run: bool = False) -> reports.
     machines, and those whose owner cannot be told, are over as well. A living run's is never removed.
 
     Raises:
-        PlanError: nothing ever stood there, a step is named by its number, or it is empty text.
+        PlanError: nothing ever stood there, a step is named, or it is empty text.
         WriteError: something cannot be removed.
     """
     if not place:
         raise PlanError(
             "the path is empty", fix="name a destination, or the directory it stands in"
         )
-    path = path_at(address(place))
-    _check_name(path)
+    text = address(place)
+    path = path_at(text)
+    _check_name(text, path)
     removable = {State.DEAD, State.ELSEWHERE, State.UNKNOWN} if stale else {State.DEAD}
     removed: list[reports.LeftoverRow] = []
     kept: list[reports.LeftoverRow] = []
@@ -55,13 +57,12 @@ def clean(place: str, *, stale: bool = False, dry_run: bool = False) -> reports.
     )
 
 
-def _check_name(path: Path) -> None:
+def _check_name(text: str, path: Path) -> None:
     """A step's number is no name: what was left of step 7 stands under names of its own."""
-    front, _, number = path.name.rpartition("@")
-    root = path.with_name(front) if front else path
-    if number.isdecimal() and not filesystem.is_taken(path) and filesystem.is_folder(root):
+    root, *_ = path_and_step(text, None)
+    if root != path and filesystem.is_folder(root):
         raise PlanError(
-            f"'{path}' names a step by its number",
+            f"'{path}' names a step, not a file or directory",
             why="what killed runs have left is looked for by the names of files",
             fix=f"`surgery clean {quote(str(root))}` looks at all steps that stand there",
         )

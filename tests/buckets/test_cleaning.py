@@ -87,7 +87,7 @@ def test_it_is_found_by_each_of_its_names(service, tmp_path, surgery, named):
     assert service.names() == before
 
 
-def test_a_step_by_its_number_is_refused_and_its_run_is_looked_at(service, tmp_path, surgery):
+def test_a_step_is_refused_and_its_run_is_looked_at(service, tmp_path, surgery):
     """It said that nothing was left: no file is called so."""
     uploaded(service, saved(tmp_path / "ck"), f"{service.root}/runs/1")
     process = subprocess.Popen([sys.executable, "-c", ""])
@@ -102,9 +102,10 @@ def test_a_step_by_its_number_is_refused_and_its_run_is_looked_at(service, tmp_p
         replaces=False,
     )
     service.put("bkt", "runs/7/d/1", b"x")
-    refused = surgery("clean", f"{service.root}/runs@7")
-    assert refused.code == 2
-    assert f"`surgery clean {service.root}/runs` looks at all steps" in refused.err
+    for step in ("7", "latest"):
+        refused = surgery("clean", f"{service.root}/runs@{step}")
+        assert refused.code == 2
+        assert f"`surgery clean {service.root}/runs` looks at all steps" in refused.err
     assert surgery("clean", f"{service.root}/runs").code == 0
     assert not [name for name in service.names() if name.startswith(("runs/7", "runs/."))]
 

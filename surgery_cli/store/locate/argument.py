@@ -49,7 +49,7 @@ class Argument(NamedTuple):
         if not text:
             raise PlanError("the path is empty", fix="name a checkpoint's directory or file")
         try:
-            path, step, is_latest = _path_and_step(text, step)
+            path, step, is_latest = path_and_step(text, step)
             real = filesystem.real(path)
             if not is_staged:  # who builds has just looked
                 filesystem.forget(real)
@@ -95,7 +95,7 @@ class Argument(NamedTuple):
             )
 
 
-def _path_and_step(text: str, step: int | None) -> tuple[Path, int | None, bool]:
+def path_and_step(text: str, step: int | None) -> tuple[Path, int | None, bool]:
     """Split ``CKPT@N`` and ``CKPT@latest`` unless a path of that very name exists; whether it is the latter."""
     path = path_at(text)
     found = re.fullmatch(r"(.+)@([0-9]{1,18}|latest)", text, re.DOTALL)
