@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from surgery_cli.cli.rendering import layout, series, statistics, tree
@@ -129,27 +128,30 @@ def _is_not_finite(row: LeafRow) -> bool:
 
 
 def _render_leaves(document: Inspection, page: Page, depth: int | None, *, verbose: bool) -> None:
-    leaves, header = series.single(document.leaves), _header(document)
-    row_of = _tree_row if page.is_terminal else _path_row
-    most = _MOST_ON_A_TERMINAL if page.is_terminal else _MOST_IN_A_PIPE
-    rows = _rows(leaves, depth, row_of)
-    depth_shown, is_long = None, len(rows) > most and not verbose
+    header, is_tree = _header(document), page.is_terminal
+    most = _MOST_ON_A_TERMINAL if is_tree else _MOST_IN_A_PIPE
+    # every leaf is a line where no depth folds them: more than are shown need not be made to be counted
+    is_long = not verbose and depth is None and len(document.leaves) > most
+    lines = [] if is_long else _lines(series.single(document.leaves), depth, is_tree=is_tree)
+    is_long = is_long or (len(lines) > most and not verbose)
+    depth_shown = None
     if is_long:
         leaves = series.together(document.leaves)
-        rows = _rows(leaves, depth, row_of)
-    if is_long and len(rows) > _MOST_FOLDED and depth is None:
-        depth_shown = tree.fitting_depth(leaves, _MOST_FOLDED)
-        rows = _rows(leaves, depth_shown, row_of)
-    shown = rows[:most] if is_long else rows
+        lines = _lines(leaves, depth, is_tree=is_tree)
+        if len(lines) > _MOST_FOLDED and depth is None:
+            depth_shown = tree.fitting_depth(leaves, _MOST_FOLDED)
+            lines = _lines(leaves, depth_shown, is_tree=is_tree)
+    row_of = _tree_row if is_tree else _path_row
+    shown = lines[:most] if is_long else lines
     dispensable = _WITH_STATISTICS if header else _DISPENSABLE
-    page.table(shown, header=header, dispensable=dispensable, each=True)
+    page.table(list(map(row_of, shown)), header=header, dispensable=dispensable, each=True)
     if not is_long:
         return
     page.line()
     if depth_shown is not None:
         page.hint(f"folded at depth {depth_shown}: `--depth N` shows more, a pattern too")
-    if len(shown) < len(rows):
-        page.rest(len(rows) - len(shown), indent=0)
+    if len(shown) < len(lines):
+        page.rest(len(lines) - len(shown), indent=0)
     page.hint("leaves that differ in numbers alone are one line; `--verbose` lists each")
 
 
@@ -161,12 +163,15 @@ _WITH_STATISTICS: Final = {
 """Columns that a narrow terminal leaves out, the first of these first; never what is wrong with values, or a digest."""
 
 
-def _rows(
-    leaves: list[LeafSeries], depth: int | None, row_of: Callable[[tree.Line], Row | None]
-) -> list[Row]:
-    if depth is None and row_of is _path_row:  # in the order of the document
-        return [_leaf_row(one.name or ".", one) for one in leaves]
-    return [row for line in tree.lines(leaves, depth) if (row := row_of(line)) is not None]
+def _lines(leaves: list[LeafSeries], depth: int | None, *, is_tree: bool) -> list[tree.Line]:
+    """The lines of a tree; or those of a list, where a node has one only if it stands for what is below."""
+    if depth is None and not is_tree:  # in the order of the document
+        return [tree.line_of(one) for one in leaves]
+    return [
+        line
+        for line in tree.lines(leaves, depth)
+        if is_tree or line.leaf is not None or line.is_folded
+    ]
 
 
 def _tree_row(line: tree.Line) -> Row:
@@ -179,12 +184,9 @@ def _tree_row(line: tree.Line) -> Row:
     return [Cell(name, style), Cell(note, "faint"), size]
 
 
-def _path_row(line: tree.Line) -> Row | None:
-    """Of a node nothing, unless it stands for what is below."""
+def _path_row(line: tree.Line) -> Row:
     if line.leaf is not None:
         return _leaf_row(line.leaf.name or ".", line.leaf)
-    if not line.is_folded:
-        return None
     size = Cell(byte_text(line.bytes), right=True)
     return [Cell(f"{line.path}/"), Cell(leaves_text(line.leaves)), size]
 

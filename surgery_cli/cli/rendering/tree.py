@@ -35,6 +35,11 @@ def keys_of(row: LeafSeries) -> list[str]:
     return row.exact.split("/")
 
 
+def line_of(leaf: LeafSeries) -> Line:
+    """The line of a leaf, or of a series of them, that is said by its whole path."""
+    return Line(0, leaf.name, leaf.name, leaf, len(leaf.rows), leaf.bytes)
+
+
 def lines(rows: Iterable[LeafSeries], depth: int | None) -> Iterator[Line]:
     """The lines of the tree in stored order; nodes at ``depth`` keys are folded to one line."""
     root = _Node("")
