@@ -1,21 +1,16 @@
-"""Checkpoints opened by commands; of one that does not open, how much a rescue would find, without decoding."""
+"""How much of a checkpoint that does not open a rescue would find, without decoding."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from shlex import quote
 from typing import Final, NamedTuple
-
-import msgspec
 
 from surgery_cli.errors import (
     BeingWrittenError,
-    CheckpointError,
     LimitError,
     NotPermittedError,
     SurgeryError,
 )
-from surgery_cli.inputs.buckets import path_at
 from surgery_cli.salvage.decoded_arrays import spec_of
 from surgery_cli.salvage.file import BrokenFile, format_of_broken
 from surgery_cli.salvage.item import BrokenItem
@@ -23,11 +18,9 @@ from surgery_cli.salvage.leaves import contradiction
 from surgery_cli.salvage.older_steps import path_there
 from surgery_cli.salvage.place import BrokenPlace, find_broken
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import reading
-from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.store.orbax.contexts import ServiceFails
 from surgery_cli.store.orbax.sidecars import EMPTY_TYPES, VALUE_TYPES
-from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.step import RECORD
 from surgery_cli.tree import json_pointer
 from surgery_cli.tree.paths import LeafPath, stored_name
@@ -67,63 +60,6 @@ class Glance(NamedTuple):
     def __str__(self) -> str:
         least = "at least " if self.is_least else ""
         return f"{least}{self.whole:,} of {leaves_text(self.leaves)}"
-
-
-def opened(text: str, *, step: int | None = None, item: str | None = None) -> Checkpoint:
-    """The checkpoint that ``text`` names, with its tree; of one that does not open it is said what a rescue would find.
-
-    Raises:
-        SurgeryError: it does not open.
-    """
-    place = path_at(text)
-    try:
-        checkpoint = open_checkpoint(text, step=step, item=item)
-        location = checkpoint.location
-        if location.shape == "root" and location.step_directory is not None:
-            place = location.step_directory
-        with reading(location.root):
-            _ = checkpoint.tree
-    except CheckpointError as error:
-        raise with_rescue(error, place) from None
-    return checkpoint
-
-
-def with_rescue(error: CheckpointError, path: Path) -> SurgeryError:
-    """The error of a checkpoint that does not open, saying what a rescue would find in it, if that is anything."""
-    if isinstance(error, BeingWrittenError | LimitError | ServiceFails):
-        return error
-    found = glance(path)
-    if found is None:
-        return _of_two(path) or error
-    if not found.is_searched:  # what hinders a look hinders a rescue
-        return error
-    if not found.whole and found.is_least:
-        return _with_search(error, path)
-    if not found.whole or (found.whole == found.leaves and filesystem.is_file(path)):
-        return error
-    first, *rest = error.problems
-    fix = f"`surgery rescue {quote(str(path))}` would find {found}"
-    fix = f"{fix}; else {first.fix}" if first.fix else fix
-    return CheckpointError.of([msgspec.structs.replace(first, fix=fix), *rest])
-
-
-def _of_two(path: Path) -> SurgeryError | None:
-    """The error of what is half replaced, of which nothing may be taken; None where that cannot be looked up."""
-    try:
-        mixture = half_replaced(filesystem.real(path))
-    except (OSError, SurgeryError):
-        return None
-    return None if mixture is None else CheckpointError(mixture)
-
-
-def _with_search(error: CheckpointError, path: Path) -> SurgeryError:
-    """The error of a checkpoint of which not all could be searched in a moment."""
-    first, *rest = error.problems
-    if "surgery rescue" in first.fix:
-        return error
-    fix = f"`surgery rescue {quote(str(path))}` searches all of it"
-    fix = f"{fix}; else {first.fix}" if first.fix else fix
-    return CheckpointError.of([msgspec.structs.replace(first, fix=fix), *rest])
 
 
 def glance(path: Path) -> Glance | None:

@@ -16,7 +16,7 @@ from surgery_cli.matching.trial import paired_by_values
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.planning import plan_from_document
 from surgery_cli.resolution import resolve
-from surgery_cli.salvage.glance import opened
+from surgery_cli.salvage.opening import opened
 from surgery_cli.script.former_paths import former_paths
 from surgery_cli.script.user_code import Say
 from surgery_cli.settings.shared import MEMORY_BYTES

@@ -17,7 +17,7 @@ from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import PlanError
 from surgery_cli.proof.structure import Comparison, compare
 from surgery_cli.proof.values import ValueDifference, value_difference
-from surgery_cli.salvage.glance import opened
+from surgery_cli.salvage.opening import opened
 from surgery_cli.script.user_code import Say
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.settings.values import tolerance_of

@@ -16,7 +16,7 @@ from surgery_cli.errors import SurgeryError
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.proof.soundness import largest_told
 from surgery_cli.proof.statistics import statistics
-from surgery_cli.salvage.glance import opened
+from surgery_cli.salvage.opening import opened
 from surgery_cli.script.user_code import Say
 from surgery_cli.settings.reshard import Reshard
 from surgery_cli.settings.shared import MEMORY_BYTES

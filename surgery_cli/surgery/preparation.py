@@ -20,7 +20,7 @@ from surgery_cli.planning import Plan, replaced
 from surgery_cli.proof.records import recorded_in
 from surgery_cli.resolution import resolve
 from surgery_cli.resolution.inverse import Inverse
-from surgery_cli.salvage.glance import opened
+from surgery_cli.salvage.opening import opened
 from surgery_cli.script.user_code import Say
 from surgery_cli.script.user_functions import UserFunctions
 from surgery_cli.settings.export import Export

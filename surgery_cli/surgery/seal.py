@@ -21,7 +21,7 @@ from surgery_cli.proof.sealed_files import check_taken_files
 from surgery_cli.proof.sha256sums import sums_of
 from surgery_cli.proof.side_values import SideValues
 from surgery_cli.proof.surgery_json import Record, encoded, new_record, now
-from surgery_cli.salvage.glance import opened
+from surgery_cli.salvage.opening import opened
 from surgery_cli.script.user_code import Say
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store import filesystem

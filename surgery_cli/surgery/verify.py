@@ -10,7 +10,7 @@ from surgery_cli import reports
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import PlanError
 from surgery_cli.proof.structure import compare
-from surgery_cli.salvage.glance import opened
+from surgery_cli.salvage.opening import opened
 from surgery_cli.script.user_code import Say
 from surgery_cli.settings.sample import Sample, sample_of
 from surgery_cli.settings.shared import MEMORY_BYTES

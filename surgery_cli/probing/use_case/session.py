@@ -26,7 +26,7 @@ from surgery_cli.probing.trace.traces import (
 )
 from surgery_cli.probing.use_case.filters import is_at
 from surgery_cli.proof.records import checked
-from surgery_cli.salvage import glance
+from surgery_cli.salvage.opening import opened
 from surgery_cli.script.user_code import UserObject
 from surgery_cli.store.filesystem.memory_limits import room
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -122,10 +122,10 @@ def open_session(
         Misfit: the model does not fit the checkpoint.
         SurgeryError: anything that the command got wrong, or the user's code raises.
     """
-    opened = (
+    found = (
         checkpoint
         if isinstance(checkpoint, Checkpoint)
-        else glance.opened(checkpoint, step=options.step, item=options.item)
+        else opened(checkpoint, step=options.step, item=options.item)
     )
     given = read_inputs(inputs, seed=options.seed, shapes_only=options.shapes)
     made = model_of(user, given, options)
@@ -140,19 +140,17 @@ def open_session(
         expected = stacked(expected, options.ensemble)
     try:
         is_part = bool(options.run) and not made.is_taken_apart
-        binding = bind(opened.tree, expected, named, is_part=is_part)
+        binding = bind(found.tree, expected, named, is_part=is_part)
     except Misfit as misfit:
         if made.is_taken_apart and not options.model_inputs:
             raise Misfit.of([*misfit.problems, _whole_model(options.run)]) from None
         raise
-    stored = binding.as_stored(expected, opened.tree)
+    stored = binding.as_stored(expected, found.tree)
     if like is not None and like.user is user and like.expected == stored:
-        return msgspec.structs.replace(
-            like, checkpoint=opened, binding=binding, is_staged=is_staged
-        )
+        return msgspec.structs.replace(like, checkpoint=found, binding=binding, is_staged=is_staged)
     traced = _traced(made, user, stored, options)
     return Session(
-        opened, user, made, made.call, given, binding, stored, traced, sites_of(traced),
+        found, user, made, made.call, given, binding, stored, traced, sites_of(traced),
         members=options.ensemble or 0, until=options.until, is_staged=is_staged,
     )  # fmt: skip
 

@@ -1,0 +1,77 @@
+"""Checkpoints opened by commands; the error of one that does not open says what a rescue would find."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shlex import quote
+
+import msgspec
+
+from surgery_cli.errors import BeingWrittenError, CheckpointError, LimitError, SurgeryError
+from surgery_cli.inputs.buckets import path_at
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import reading
+from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.store.orbax.contexts import ServiceFails
+
+
+def opened(text: str, *, step: int | None = None, item: str | None = None) -> Checkpoint:
+    """The checkpoint that ``text`` names, with its tree; of one that does not open it is said what a rescue would find.
+
+    Raises:
+        SurgeryError: it does not open.
+    """
+    place = path_at(text)
+    try:
+        checkpoint = open_checkpoint(text, step=step, item=item)
+        location = checkpoint.location
+        if location.shape == "root" and location.step_directory is not None:
+            place = location.step_directory
+        with reading(location.root):
+            _ = checkpoint.tree
+    except CheckpointError as error:
+        raise with_rescue(error, place) from None
+    return checkpoint
+
+
+def with_rescue(error: CheckpointError, path: Path) -> SurgeryError:
+    """The error of a checkpoint that does not open, saying what a rescue would find in it, if that is anything."""
+    if isinstance(error, BeingWrittenError | LimitError | ServiceFails):
+        return error
+    # twenty modules that only a broken checkpoint asks for
+    from surgery_cli.salvage.glance import glance
+
+    found = glance(path)
+    if found is None:
+        return _of_two(path) or error
+    if not found.is_searched:  # what hinders a look hinders a rescue
+        return error
+    if not found.whole and found.is_least:
+        return _with_search(error, path)
+    if not found.whole or (found.whole == found.leaves and filesystem.is_file(path)):
+        return error
+    first, *rest = error.problems
+    fix = f"`surgery rescue {quote(str(path))}` would find {found}"
+    fix = f"{fix}; else {first.fix}" if first.fix else fix
+    return CheckpointError.of([msgspec.structs.replace(first, fix=fix), *rest])
+
+
+def _of_two(path: Path) -> SurgeryError | None:
+    """The error of what is half replaced, of which nothing may be taken; None where that cannot be looked up."""
+    from surgery_cli.store.write.half_replaced import half_replaced
+
+    try:
+        mixture = half_replaced(filesystem.real(path))
+    except (OSError, SurgeryError):
+        return None
+    return None if mixture is None else CheckpointError(mixture)
+
+
+def _with_search(error: CheckpointError, path: Path) -> SurgeryError:
+    """The error of a checkpoint of which not all could be searched in a moment."""
+    first, *rest = error.problems
+    if "surgery rescue" in first.fix:
+        return error
+    fix = f"`surgery rescue {quote(str(path))}` searches all of it"
+    fix = f"{fix}; else {first.fix}" if first.fix else fix
+    return CheckpointError.of([msgspec.structs.replace(first, fix=fix), *rest])
