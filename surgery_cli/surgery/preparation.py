@@ -49,7 +49,6 @@ from surgery_cli.surgery.optimizers import (
 )
 from surgery_cli.surgery.planned_memory import planned_needs
 from surgery_cli.surgery.repeated_loras import agreed_loras
-from surgery_cli.surgery.resharding import laid_out
 from surgery_cli.surgery.states_apart import Comparison
 from surgery_cli.tree.paths import LeafPath
 
@@ -167,6 +166,8 @@ def prepare_to_judge(
         looked += [Look(note) for note in check_draft(script, draft, plan, checkpoint, drafted)]
     looked += [*apart.looks_at(draft, sources), *measuring.looks()]
     if plan.reshard is not None:  # what an edit does to values is looked at before
+        from surgery_cli.surgery.resharding import laid_out
+
         draft = laid_out(draft, plan, checkpoint, sources, open_by_path, script, say)
     draft, plans = _as_written(draft, plan, checkpoint, sources)
     boundary = Boundary(opened.place_on_disk for opened in sources.values())

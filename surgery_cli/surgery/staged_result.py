@@ -45,7 +45,6 @@ from surgery_cli.surgery.run import (
     shared_step_writer,
     step_writer,
 )
-from surgery_cli.surgery.seal import seal_written
 from surgery_cli.surgery.source_and_destination import check_unchanged, look_anew
 from surgery_cli.surgery.state_kinds import settled_after
 from surgery_cli.tree.paths import LeafPath
@@ -193,6 +192,8 @@ def _sealed(
     marks: Mapping[Path, bytes],
 ) -> tuple[reports.Report, Record]:
     """Report and record of a result with all of its leaves and files on record."""
+    from surgery_cli.surgery.seal import seal_written
+
     record, count = seal_written(
         run.prepared.checkpoint,
         written,
