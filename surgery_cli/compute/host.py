@@ -44,7 +44,8 @@ class HostKit:
             return function(*arrays)
 
     def widened(self, leaf: Any) -> Any:
-        return leaf.astype(np.float32) if is_narrow(leaf.dtype.name) else leaf
+        with np.errstate(invalid="ignore"):  # signaling NaN, which damaged data hold
+            return leaf.astype(np.float32) if is_narrow(leaf.dtype.name) else leaf
 
     def cast(self, leaf: Any, dtype: str) -> Any:
         with np.errstate(all="ignore"):
@@ -59,7 +60,8 @@ class HostKit:
         wide = widest(block.dtype.name)
         if total is None:
             total = np.empty(block.shape, wide)
-            total.reshape(-1)[...] = block.reshape(-1)  # converted in NumPy's own small buffers
+            with np.errstate(invalid="ignore"):
+                total.reshape(-1)[...] = block.reshape(-1)  # converted in NumPy's own small buffers
             if factor != 1:
                 self.apply(np.multiply, total, factor, total)
             return total

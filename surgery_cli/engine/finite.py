@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 from surgery_cli.draft.seen import NonFinite
 from surgery_cli.errors import ValueRefusal
@@ -30,20 +30,33 @@ def non_finite(values: Values) -> Values | None:
     return bad
 
 
+_INFINITY: Final = {"bfloat16": 0x7F80, "float16": 0x7C00, "float32": 0x7F80_0000}
+"""The bits of infinity, by dtype; to look at those of float64 is not faster than to ask NumPy."""
+
 PART_ELEMENTS = 1 << 20
 """Values are looked at in parts of this size, so that the guard needs next to no memory beside them."""
 
 
 def all_finite(values: Values) -> bool:
     """True if no value is NaN or infinite."""
+    return all(map(_is_finite, _in_parts(values)))
+
+
+def _is_finite(part: Values) -> bool:
+    """See ``all_finite``; a tenth of the time that it takes to say of each value what it is."""
+    infinity = _INFINITY.get(part.dtype.name) if part.dtype.isnative else None
+    if infinity is None:
+        bad = non_finite(part)
+        return bad is None or not bad.any()
+    size = part.dtype.itemsize
+    # bits of finite values are less than infinity's, those of NaN greater; with a sign they are the largest of all
+    positive, negative = part.view(f"i{size}").max(), part.view(f"u{size}").max()
+    return bool(positive < infinity and negative < infinity | 1 << (8 * size - 1))
+
+
+def _in_parts(values: Values) -> Iterator[Values]:
     flat = values.reshape(-1)
-    for start in range(0, flat.size, PART_ELEMENTS):
-        bad = non_finite(flat[start : start + PART_ELEMENTS])
-        if bad is None:
-            return True
-        if bad.any():
-            return False
-    return True
+    return (flat[at : at + PART_ELEMENTS] for at in range(0, flat.size, PART_ELEMENTS))
 
 
 def count_non_finite(values: Values) -> NonFinite:
@@ -51,16 +64,13 @@ def count_non_finite(values: Values) -> NonFinite:
     import numpy as np
 
     nan = bad = 0
-    flat = values.reshape(-1)
-    for start in range(0, flat.size, PART_ELEMENTS):
-        part = flat[start : start + PART_ELEMENTS]
-        found = non_finite(part)
-        if found is None:
-            break
-        if found.any():
+    for part in _in_parts(values):
+        if not _is_finite(part):
+            found = non_finite(part)
             chosen = part[found]
             bad += chosen.size
-            nan += int(np.isnan(chosen).sum())
+            with np.errstate(invalid="ignore"):  # signaling NaN
+                nan += int(np.isnan(chosen).sum())
     return NonFinite(nan, bad - nan)
 
 
@@ -77,6 +87,8 @@ def check_finite(
     Raises:
         ValueRefusal: the edit made such values.
     """
+    import numpy as np
+
     if all_finite(values):
         return
     bad = non_finite(values)
@@ -86,7 +98,8 @@ def check_finite(
     new = bad
     if was_bad is not None and old is not None:
         # an infinity that becomes NaN is lost as well; NaN alone differs from itself
-        new = (bad & ~was_bad) | ((values != values) & (old == old))  # noqa: PLR0124
+        with np.errstate(invalid="ignore"):
+            new = (bad & ~was_bad) | ((values != values) & (old == old))  # noqa: PLR0124
     count = int(new.sum())
     if count:
         raise ValueRefusal(

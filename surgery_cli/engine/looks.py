@@ -134,19 +134,20 @@ def finite(values: Values) -> Values:
 
 def real(block: Values) -> Values:
     """Values in float64, complex ones by their magnitude: [their number]."""
-    if block.dtype.kind == "c":
-        with np.errstate(over="ignore"):  # a magnitude may be larger than the largest float64
-            return np.abs(block).astype(np.float64).reshape(-1)
-    return block.astype(np.float64).reshape(-1)
+    # a magnitude may be larger than the largest float64, and damaged data hold signaling NaN
+    with np.errstate(over="ignore", invalid="ignore"):
+        size = np.abs(block) if block.dtype.kind == "c" else block
+        return size.astype(np.float64).reshape(-1)
 
 
 def differing(values: Values, other: Values) -> Differing:
     """How many values are not those of ``other``, which are as many; NaN equals NaN."""
     if values.tobytes() == other.tobytes():
         return Differing(0)
-    same = values == other
-    if values.dtype.kind not in "biuOSU":
-        same |= np.isnan(values) & np.isnan(other)
+    with np.errstate(invalid="ignore"):
+        same = values == other
+        if values.dtype.kind not in "biuOSU":
+            same |= np.isnan(values) & np.isnan(other)
     return Differing(int(np.size(same) - np.count_nonzero(same)))
 
 
