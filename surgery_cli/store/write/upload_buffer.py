@@ -287,4 +287,6 @@ def _is_same(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
     import numpy as np
 
     a, b = (np.ascontiguousarray(v).reshape(-1).view(np.uint8) for v in (one, other))
-    return bool(np.array_equal(a, b))
+    whole = a.size - a.size % 8  # eight at a time take half as long
+    same = np.array_equal(a[:whole].view(np.uint64), b[:whole].view(np.uint64))
+    return a.size == b.size and same and np.array_equal(a[whole:], b[whole:])
