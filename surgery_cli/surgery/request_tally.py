@@ -24,6 +24,8 @@ class Tally:
     def __init__(self, target: Path, so_far: Requests) -> None:
         self._to = target if isinstance(target, BucketPath) else None
         self.requests = so_far
+        self.built = Asked()
+        """The objects of the result, which are fewer than what is written: some are written again, or go."""
 
     def read(self, origin: Path, requests: int, count: int = 0) -> None:
         """Read so many bytes of what lies at ``origin``."""
@@ -38,9 +40,11 @@ class Tally:
         if self._to:
             self.requests += Requests(read=Asked(requests, count))
 
-    def write(self, requests: int, count: int = 0) -> None:
+    def write(self, requests: int, count: int = 0, *, objects: int | None = None) -> None:
+        """``objects``: so many more make up the result then; as many as the requests, unless it is said."""
         if self._to:
             self.requests += Requests(written=Asked(requests, count))
+            self.built += Asked(requests if objects is None else objects, count)
 
     def other(self, requests: int) -> None:
         """Look at the destination, or delete something there."""
@@ -48,19 +52,32 @@ class Tally:
             self.requests += Requests(other=requests)
 
     def copy(self, requests: int, count: int) -> None:
-        """Small objects are copied at the destination."""
+        """Marks: small objects that are copied at the destination."""
         if self._to:
             self.requests += Requests(copied=Asked(requests, count))
+            self.built += Asked(requests, count)
 
-    def carry(self, origin: Path, size: int, *, was_read: bool = False) -> None:
-        """A file comes along as it is; ``was_read``: its bytes are here, as it was looked into."""
+    def carry(self, origin: Path, size: int, *, was_read: bool = False, stays: bool = True) -> None:
+        """A file comes along as it is; ``was_read``: its bytes are here, as it was looked into.
+
+        Unless it ``stays``, nothing refers to it in the end, and it goes.
+        """
         if self._to and isinstance(origin, BucketPath) and origin.scheme == self._to.scheme:
             self.requests += Requests(copied=Asked(1, size))
-            return
-        if not was_read:
-            self.read(origin, parts(size), size)
-        self.write_file(size)
+            self.built += Asked(1, size)
+        else:
+            if not was_read:
+                self.read(origin, parts(size), size)
+            self.write_file(size)
+        if self._to and not stays:
+            self.built += Asked(-1, -size)
 
     def write_file(self, size: int) -> None:
         """A file is made; a large one piece by piece, with a request before and one at the end."""
-        self.write(2 + size // STREAMED_BYTES if size >= STREAMED_BYTES else 1, size)
+        requests = 2 + size // STREAMED_BYTES if size >= STREAMED_BYTES else 1
+        self.write(requests, size, objects=1)
+
+    def replace(self, old: int) -> None:
+        """What was built beside is copied to its place by the service, and goes, with so many ``old`` objects."""
+        if self._to:
+            self.requests += Requests(copied=self.built, other=self.built.requests + old)

@@ -8,7 +8,7 @@ against what a server saw.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from surgery_cli.inputs.buckets import BucketPath
@@ -17,11 +17,11 @@ from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket import Buckets
 from surgery_cli.store.filesystem.listing import COMMIT_MARK, files_below
-from surgery_cli.store.filesystem.request_counts import Asked, Requests
+from surgery_cli.store.filesystem.request_counts import Requests
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
-from surgery_cli.store.orbax.btree import MANIFEST
+from surgery_cli.store.orbax.btree import DATA_FOLDERS, MANIFEST
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS, METADATA, SHARDING, STRINGS
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
@@ -29,13 +29,13 @@ from surgery_cli.store.write.carried_files import carried_files, carried_to, unc
 from surgery_cli.store.write.item_plan import ItemPlan, Way, is_converted
 from surgery_cli.store.write.ocdbt_references import names_gone
 from surgery_cli.store.write.sidecars import is_rewritten
-from surgery_cli.store.write.strategy import is_per_leaf, nodes_written
+from surgery_cli.store.write.strategy import is_per_leaf, nodes_left, nodes_written
 from surgery_cli.surgery.exporting import export_document
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.request_tally import Tally, parts
 from surgery_cli.surgery.space import record_bytes
-from surgery_cli.surgery.value_requests import add_values_read, add_written
+from surgery_cli.surgery.value_requests import add_values_read, add_written, transactions
 
 _LOOKS_AT_SOURCE: Final = 2
 """Lists of the source, once all is read: whether it is what it was."""
@@ -46,6 +46,12 @@ _OTHERS: Final = 10
 _OTHERS_OF_DATABASE: Final = 1
 """Which data files are there, and are not needed any more."""
 
+_OTHERS_OF_JOURNAL: Final = 8
+"""Lists of what an earlier run has left, and of the journal when it goes, and looks at the lock."""
+
+_OTHERS_OF_REPLACED: Final = 6
+"""What stands there is looked up once more, object by object where its versions are not known, and its marks go."""
+
 _READS_OF_DATABASE: Final = 4
 """Its manifest and the tree's node, before it is written to and when the result is opened."""
 
@@ -54,6 +60,9 @@ _LOCK_BYTES: Final = 150
 
 _MANIFEST_BYTES: Final = 124
 """What a manifest of one version holds."""
+
+_ENTRY_BYTES: Final = 350
+"""What an entry of a journal holds, about: for each block of a transaction some 60 bytes."""
 
 _RECORD_BYTES: Final = 1000
 """What a record says of the run, beside its leaves: the plan, fingerprints, the software."""
@@ -103,9 +112,11 @@ def requests_of_run(
         compact = prepared.compact[name]
         add_written(tally, plan, memory_bytes, compact=compact, buffered=buffered)
     _add_around(tally, prepared, options, buffered=buffered)
+    if options.resume:
+        _add_journal(tally, prepared, memory_bytes)
     is_taken = options.force and filesystem.exists(target)
-    if isinstance(target, BucketPath) and (is_taken or not buffered):
-        _add_replacing(tally, target)
+    if is_taken or not buffered:
+        _add_replacing(tally, target, is_taken=is_taken)
     return tally.requests
 
 
@@ -120,13 +131,16 @@ def _add_carried(tally: Tally, prepared: Prepared, target: Path) -> None:
         tally.carry(root, file.size)
     for name, plan in prepared.plans.items():
         if not prepared.compact[name]:
-            for place in _files_taken(plan):
+            for place, stays in _files_taken(plan):
                 size, is_document = filesystem.size(place), place.name in DOCUMENT_NAMES.values()
-                tally.carry(place, size, was_read=is_document)
+                tally.carry(place, size, was_read=is_document, stays=stays)
 
 
-def _files_taken(plan: ItemPlan) -> Iterator[Path]:
-    """The data files that the leaves need which are taken by reference, a donor's manifest among them."""
+def _files_taken(plan: ItemPlan) -> Iterator[tuple[Path, bool]]:
+    """The data files that the leaves need which are taken by reference, a donor's manifest among them.
+
+    Each with whether it stays: once the nodes of the tree are written anew, nothing refers to those of before.
+    """
     arrays: dict[int, tuple[ArrayStore, list[StoredArray]]] = {}
     for leaf in plan.by_reference:
         for taken in leaf.taken:
@@ -134,11 +148,13 @@ def _files_taken(plan: ItemPlan) -> Iterator[Path]:
     own = plan.item.store if isinstance(plan.item, PytreeItem) else None
     for store, found in arrays.values():
         if isinstance(store, OcdbtStore):
-            yield from (store.directory / file for file in store.files_of(found))
+            left = store.files_of(found, nodes_left(plan, store) if store is own else ())
+            yield from ((store.directory / file, file in left) for file in store.files_of(found))
             if store is not own:
-                yield store.directory / MANIFEST
+                yield store.directory / MANIFEST, False
         else:
-            yield from (store.directory / array.name / key for array in found for key in array.keys)
+            files = (store.directory / array.name / key for array in found for key in array.keys)
+            yield from ((file, True) for file in files)
 
 
 def _add_export(tally: Tally, prepared: Prepared, export: Exported) -> None:
@@ -156,7 +172,8 @@ def _add_around(tally: Tally, prepared: Prepared, options: Options, *, buffered:
     """The lock, marks and the record; manifests and other small files; looks at what stands there."""
     tally.look_at(prepared.checkpoint.location.root, _LOOKS_AT_SOURCE)
     tally.other(_OTHERS)
-    tally.write(2, _LOCK_BYTES + _RECORD_BYTES + record_bytes(prepared, options))
+    tally.write(1, _LOCK_BYTES, objects=0)
+    tally.write(1, _RECORD_BYTES + record_bytes(prepared, options))
     marks = _count_marks(prepared.checkpoint)
     tally.copy(marks, marks * _LOCK_BYTES)
     for name, plan in prepared.plans.items():
@@ -175,7 +192,7 @@ def _add_small(
     files = _sidecars(item)
     size = sum(map(filesystem.size, files)) * len(plan.leaves) // max(len(item.tree), 1)
     if is_rewritten(item, plan):
-        tally.write(len(files), size)
+        tally.write(len(files), size, objects=0)  # in the place of those that come along
     tally.read_back(len(files), size)
     store = item.store
     if is_per_leaf(item):
@@ -184,14 +201,13 @@ def _add_small(
     tally.other(_OTHERS_OF_DATABASE)
     tally.read_back(_READS_OF_DATABASE, 2 * nodes + _MANIFEST_BYTES)
     each = 1 if buffered else 2
-    tally.write(
-        each, _MANIFEST_BYTES + nodes
-    )  # when there is a database, and once it has no history
+    # when there is a database, and once it has no history
+    tally.write(each, _MANIFEST_BYTES + nodes, objects=1)
     moved = plan.rearranged or plan.of(Way.MOVE, Way.GRAFT)
     if compact or not isinstance(store, OcdbtStore):
         return
     if moved or names_gone(plan, store):
-        tally.write(each)
+        tally.write(each, objects=1)
 
 
 def _sidecars(item: PytreeItem) -> list[Path]:
@@ -207,7 +223,7 @@ def _sidecars(item: PytreeItem) -> list[Path]:
 def _add_file(tally: Tally, plan: ItemPlan, *, buffered: bool) -> None:
     """A format that is files: written anew, or as a database with two small files."""
     if is_converted(plan.item):
-        tally.write(3 if buffered else 4)
+        tally.write(3 if buffered else 4, objects=3)
         tally.copy(1, _LOCK_BYTES)  # the mark
         return
     size = sum(leaf.spec.bytes for leaf in plan.leaves)
@@ -224,14 +240,21 @@ def _count_marks(checkpoint: Checkpoint) -> int:
     return len(found | {COMMIT_MARK})
 
 
-def _add_replacing(tally: Tally, target: Path) -> None:
-    """What was built beside is copied to its place by the service, and goes; so does what ``--force`` replaces."""
-    built = tally.requests.written.requests + tally.requests.copied.requests
-    moved = tally.requests.written.bytes + tally.requests.copied.bytes
-    tally.requests += Requests(copied=Asked(built, moved))
-    old = (
-        sum(1 for _ in files_below(target))
-        if filesystem.is_folder(target)
-        else filesystem.exists(target)
-    )
-    tally.other(built + old)
+def _add_journal(tally: Tally, prepared: Prepared, memory_bytes: int) -> None:
+    """What `--resume` notes, an object an entry: what is made, that all else stands, each transaction, the end."""
+    entries = 3 + sum(transactions(plan, memory_bytes) for plan in prepared.plans.values())
+    tally.write(entries, entries * _ENTRY_BYTES, objects=0)
+    tally.other(_OTHERS_OF_JOURNAL + entries)
+
+
+def _add_replacing(tally: Tally, target: Path, *, is_taken: bool) -> None:
+    """What was built beside is copied to its place by the service, and goes; so do data that ``--force`` replaces.
+
+    The other objects of the old checkpoint have names that the new one's have as well: they are copied over.
+    """
+    gone = 0
+    if is_taken:
+        tally.other(_OTHERS_OF_REPLACED)
+        below = files_below(target) if filesystem.is_folder(target) else ()
+        gone = sum(PurePosixPath(path).parent.name in DATA_FOLDERS for path, _ in below)
+    tally.replace(gone)

@@ -132,7 +132,8 @@ def add_written(
             tally.read_back(chunks + 2 * leaves + len(plan.leaves), count + described)
         return
     each = 1 if buffered else 2  # a data object, and a manifest that comes with it or last
-    tally.write(each * _transactions(plan, memory_bytes), count)
+    count_of_objects = transactions(plan, memory_bytes)
+    tally.write(each * count_of_objects, count, objects=count_of_objects)
     small = [leaf for leaf in plan.computed if ratio * leaf.written_bytes <= SMALL_BYTES]
     few = round(ratio * sum(leaf.written_bytes for leaf in small))
     large = chunks - sum(map(_chunks_written, small))
@@ -156,7 +157,8 @@ def _add_copied(tally: Tally, leaves: Sequence[PlannedLeaf], each: int) -> None:
         tally.read(place, pieces + (0 if is_kept else parts(small)), count - is_kept * small)
         tally.read_back(pieces + parts(small), count)
         total += count
-    tally.write(each * max(-(-total // RAW_BATCH_BYTES), bool(taken)), total)
+    batches = max(-(-total // RAW_BATCH_BYTES), bool(taken))
+    tally.write(each * batches, total, objects=batches)
 
 
 def _ratio(plan: ItemPlan) -> float:
@@ -177,7 +179,7 @@ def _chunks_written(leaf: PlannedLeaf) -> int:
     return math.prod(-(-size // max(step, 1)) for size, step in grid)
 
 
-def _transactions(plan: ItemPlan, memory_bytes: int) -> int:
+def transactions(plan: ItemPlan, memory_bytes: int) -> int:
     """How many it takes to write the leaves that are computed, as ``Stream`` fills them."""
     limit, held, count = batch_bytes(memory_bytes), 0, 0
     for leaf in plan.computed:

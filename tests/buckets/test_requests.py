@@ -1,6 +1,7 @@
 """What a preview says that services will be asked for, and a report that they were, against their own logs."""
 
 import json
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -33,6 +34,7 @@ EDITS = {
     "delete": {"at": "params/s0"},
     "slice": {"at": "params/large", "slices": "0:600, :"},
 }
+WAYS = [("force",), ("resume",), ("force", "resume")]
 MORE_READS, FEWER_READS = 4, 10
 """Manifests and nodes of a tree are looked at again, or not; large chunks that are neighbours, and are asked for at the
 same time, come in one request."""
@@ -96,7 +98,10 @@ def hold(server, anew, plan, source, destination, **options):
     assert abs(done.written.bytes - seen.written[1]) < 1024  # as the names of what is streamed
     assert told.written.requests == seen.written[0]
     assert told.copied.requests == done.copied.requests
-    assert abs(done.copied.bytes - told.copied.bytes) < 256  # marks are copies of the lock
+    room = (
+        NEW_VALUES if options.get("force") or options.get("resume") else 0
+    )  # what is built is copied
+    assert abs(done.copied.bytes - told.copied.bytes) <= room * done.written.bytes + SMALL
     assert -MORE_READS <= told.read.requests - seen.read[0] <= FEWER_READS
     assert abs(told.other - done.other) <= OTHERS
     for forecast, bytes_seen in (
@@ -155,6 +160,32 @@ def test_requests_of_other_ways_to_write(bucket, checkpoints, anew, edit, option
     there = uploaded(bucket, checkpoints / "ocdbt", "gs://bkt/runs/ck")
     plan = plan_of([operation_from_options(edit, EDITS[edit])])
     hold(bucket, anew, plan, there, "gs://bkt/runs/new", **options)
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.covers(1)
+@pytest.mark.parametrize("way", WAYS, ids=" and ".join)
+@pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_requests_of_what_is_built_beside(service, checkpoints, anew, layout, edit, way):
+    start = f"{service.scheme}://bkt"
+    there = (service.upload if start == "s3://bkt" else partial(uploaded, service))(
+        checkpoints / layout, f"{start}/runs/ck"
+    )
+    if "force" in way:
+        old = operation_from_options("rescale", {"at": "params/s1", "by": 3.0})
+        use_cases.apply(there, f"{start}/runs/new", plan_of([old]))
+    plan = plan_of([operation_from_options(edit, EDITS[edit])])
+    hold(service, anew, plan, there, f"{start}/runs/new", **dict.fromkeys(way, True))
+
+
+def test_no_mark_is_refused_that_comes_in_the_place_of_one_that_was_deleted(bucket, checkpoints):
+    there = uploaded(bucket, checkpoints / "ocdbt", "gs://bkt/runs/ck")
+    for by in (2.0, 3.0):
+        bucket.log.clear()
+        plan = plan_of([operation_from_options("rescale", {"at": "params/s1", "by": by})])
+        use_cases.apply(there, "gs://bkt/runs/new", plan, options=Options(force=True))
+        assert [one.status for one in bucket.log if one.kind == "copy" and one.status != 200] == []
 
 
 def test_a_small_edit_looks_up_little_twice(bucket, checkpoints, anew):

@@ -226,6 +226,8 @@ class Buckets:
         with suppress(FileNotFoundError, Replaced):
             found = self._object(path)
             to_the_end(lambda: self._service.delete(path.bucket, path.key, found))
+            if guard := self._guard_of(path):
+                guard.removed(path)
         self.changed(path)
 
     def delete_below(self, folder: Place) -> None:

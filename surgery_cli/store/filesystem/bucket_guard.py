@@ -92,6 +92,10 @@ class Guard:
             return self._service.look_up(path.bucket, path.key)
         return None
 
+    def removed(self, path: BucketPath) -> None:
+        """An object is gone: what is made there next comes in the place of nothing."""
+        self._ours.pop(path.key, None)
+
     def before_deletion(self, found: StoredObject) -> None:
         """``found`` was seen, and is about to go: where it may be another run's, look at the lock."""
         is_own = self._ours.get(found.key) == found.version

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from operator import itemgetter
 from typing import Literal
 
@@ -61,7 +61,7 @@ def costs_of_references(plan: ItemPlan, boundary: Boundary) -> Costs:
             continue
         arrays = list({(one.array.name, one.array.keys): one.array for one in taken}.values())
         # of a donor's tree nothing is kept: what is taken from it is entered into the tree of the new item
-        nodes = _nodes_left(store, _changed(plan, store)) if store is own_store else []
+        nodes = nodes_left(plan, store) if store is own_store else []
         paths = [store.directory / file for file in store.files_of(arrays, nodes)]
         files = sum(filesystem.size(path) for path in paths)
         outside += sum(filesystem.size(path) for path in paths if not boundary.holds(path))
@@ -76,7 +76,7 @@ def costs_of_references(plan: ItemPlan, boundary: Boundary) -> Costs:
 
 def nodes_written(plan: ItemPlan, store: OcdbtStore, *, compact: bool) -> int:
     """About how many bytes of nodes a database gets: the changed ones, and the more the more leaves there are."""
-    left = [] if compact else _nodes_left(store, _changed(plan, store))
+    left = [] if compact else nodes_left(plan, store)
     leaves = sum(leaf.way is not Way.NONE for leaf in plan.leaves)
     size = _bytes(store.survey.nodes) - _bytes(left)
     return size * leaves // max(len(store.arrays), 1)
@@ -88,12 +88,12 @@ def _changed(plan: ItemPlan, store: OcdbtStore) -> list[str]:
     return names_gone(plan, store) + whole
 
 
-def _nodes_left(store: OcdbtStore, changed: Collection[str]) -> list[Extent]:
-    """The nodes of a store's tree that stay when what lies below these names changes: others are written anew, whole.
+def nodes_left(plan: ItemPlan, store: OcdbtStore) -> list[Extent]:
+    """The nodes of the item's tree that stay, as nothing below them changes: others are written anew, whole.
 
     Every change makes a new root. A key between two leaves of the tree goes to the one before it.
     """
-    survey = store.survey
+    survey, changed = store.survey, _changed(plan, store)
     if not changed:
         return survey.nodes
     held = ((min(values), extent(at)) for (at, _), values in survey.leaf_nodes.items() if values)
