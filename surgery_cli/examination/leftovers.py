@@ -14,6 +14,7 @@ from surgery_cli.store.filesystem.listing import SET_ASIDE_SUFFIX
 from surgery_cli.store.filesystem.owners import is_staging, owner_of
 from surgery_cli.store.filesystem.processes import State as RunState
 from surgery_cli.store.write.bucket_leftovers import bucket_leftovers, strays
+from surgery_cli.store.write.half_replaced import taken_by
 from surgery_cli.store.write.leftovers import Left, Leftover
 from surgery_cli.store.write.resumable_staging import amount_of, goes_on
 
@@ -57,7 +58,7 @@ def _of_run(place: Place, seen: Footprint, found: Left) -> Condition:
         todo = f"{goes_on(journal.head)}; {clean} removes it"
     elif run is RunState.WHOLE:
         why.append("it is whole, and what it was to replace is half replaced")
-        todo = "copy it to its place, or to another name, before anything is removed"
+        todo = f"{taken_by(found.path)}, before anything is removed"
     else:
         todo = f"{clean} removes it"
     if run is not RunState.DEAD and run is not RunState.WHOLE:

@@ -157,10 +157,13 @@ def test_what_replaces_another_is_not_removed_where_it_alone_is_whole(
     before = service.names()
     kept = surgery("clean", new, "--stale")
     assert (kept.code, service.names()) == (1, before)
-    assert "holds a whole checkpoint" in " ".join(kept.out.split())
+    said = " ".join(kept.out.split())
+    assert "holds a whole checkpoint" in said
+    advice = f"`surgery rescue {service.root}/{BESIDE}/new NEW` takes that, whole"
+    assert advice in said
     places = library.doctor(service.root, settled_seconds=0).places
     (told,) = [one for one in places if one.path == BESIDE]
-    assert "copy it to its place" in told.todo
+    assert advice in told.todo
     if has_lock:
         with pytest.raises(CheckpointError):
             open_checkpoint(new)

@@ -1,6 +1,7 @@
 """Results in a bucket: copied by the service, written once, and whole when Orbax says so; or not there at all."""
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -133,7 +134,8 @@ def test_force_never_leaves_neither(bucket, tmp_path, monkeypatch):
         surgery.apply(there, "gs://bkt/old", RESCALED, options=Options(force=True))
     (problem,) = failed.value.problems
     assert problem.what == "'gs://bkt/old' could not be replaced whole"
-    assert "the new checkpoint is whole as 'gs://bkt/.old.surgery-tmp-" in problem.fix
+    assert "the new one stands whole in 'gs://bkt/.old.surgery-tmp-" in problem.why
+    assert re.search(r"`surgery rescue gs://bkt/\.old\.surgery-tmp-\w{8}/old NEW`", problem.fix)
     assert f"old/{MARK}" not in names(bucket)
 
 

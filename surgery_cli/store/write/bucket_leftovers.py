@@ -152,7 +152,7 @@ class Stray:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._destination = _destination_of(path)
+        self._destination = destination_of(path)
 
     @property
     def state(self) -> State:
@@ -221,7 +221,7 @@ def _journal_of(destination: Path, said: str) -> Path | None:
 
 def bucket_leftovers(path: BucketPath) -> list[BucketLeftover]:
     """Of runs to what ``path`` names: a destination, what stands in a folder, or what a run has made itself."""
-    named = _destination_of(path)
+    named = destination_of(path)
     filesystem.forget(named.parent)
     found = [named] if named.key and filesystem.exists(lock_of(named)) else []
     suffix = f"{STAGING_MARK}lock"
@@ -235,7 +235,7 @@ def bucket_leftovers(path: BucketPath) -> list[BucketLeftover]:
 
 def strays(path: BucketPath) -> list[Stray]:
     """Folders of runs to what ``path`` names, or of what stands in it, where no lock says whose they are."""
-    named = _destination_of(path)
+    named = destination_of(path)
     filesystem.forget(path)
     filesystem.forget(named.parent)
     if path != named:
@@ -250,11 +250,11 @@ def strays(path: BucketPath) -> list[Stray]:
         for place in found
         if _BUILT.fullmatch(place.name)
         and filesystem.is_folder(place)
-        and not filesystem.exists(lock_of(_destination_of(place)))
+        and not filesystem.exists(lock_of(destination_of(place)))
     ]
 
 
-def _destination_of(path: P) -> P:
+def destination_of(path: P) -> P:
     """Of what a run has made beside its destination, that; of another path, itself."""
     name, mark, _ = path.name.rpartition(STAGING_MARK)
     return path.with_name(name[1:]) if mark and name.startswith(".") else path

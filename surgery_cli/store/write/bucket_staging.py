@@ -26,6 +26,7 @@ from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.write.aftermath import Completed, begin_anew, remaining
 from surgery_cli.store.write.commit_marks import commit_marks, companion_of
 from surgery_cli.store.write.destination import already_there, claimed
+from surgery_cli.store.write.half_replaced import taken_by
 from surgery_cli.store.write.journal import Journal, Placed
 from surgery_cli.store.write.many_objects import each, objects_at
 
@@ -255,9 +256,8 @@ class BucketStaging:
             self._is_mixed = True
             raise WriteError(
                 f"'{self.destination}' could not be replaced whole",
-                why=getattr(error, "strerror", None) or str(error),
-                fix=f"the new checkpoint is whole as '{self.new}': copy it to another name, or to its place, and then"
-                f" remove '{self._lock.place}'",
+                why=f"{getattr(error, 'strerror', None) or error}; the new one stands whole in '{self.new}'",
+                fix=f"{taken_by(self._beside)}; then remove that, and '{self._lock.place}'",
             ) from error
 
     def _mark(self, places: Iterable[Path]) -> None:

@@ -10,7 +10,7 @@ from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import STAGING_MARK
 from surgery_cli.store.filesystem.processes import State
-from surgery_cli.store.write.bucket_leftovers import Stray, leftovers_at
+from surgery_cli.store.write.bucket_leftovers import Stray, destination_of, leftovers_at
 
 
 def half_replaced(destination: Path) -> Problem | None:
@@ -26,10 +26,16 @@ def half_replaced(destination: Path) -> Problem | None:
             return Problem(
                 f"'{destination}' is half replaced: what stands there is of two checkpoints",
                 why=f"a run with `--force` was killed while it put the new one there; that stands whole in '{new}'",
-                fix=f"`surgery rescue {quote(str(new))} NEW` takes that; of the old one a part is gone",
+                fix=f"{taken_by(left.path)}; of the old one a part is gone",
                 path=str(destination),
             )
     return None
+
+
+def taken_by(left: Path) -> str:
+    """What takes the new checkpoint out of the folder that a killed run has left, in which it stands whole."""
+    new = left / destination_of(left).name
+    return f"`surgery rescue {quote(str(new))} NEW` takes that, whole, to a place of its own"
 
 
 def _strays(destination: Path) -> list[Stray]:
