@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import surgery_cli as surgery
@@ -93,13 +93,13 @@ def _sections() -> Iterator[str]:
         yield f"| `surgery.{public_name(name)}` | {first} |"
 
 
-def _signature(function: object) -> str:
+def _signature(function: Callable[..., object]) -> str:
     """The parameters, one a line where there are many."""
     text = (
         re.sub(r"(?<=[:>] )'([^']*)'", r"\1", str(inspect.signature(function)))
         .replace("surgery_cli.", "")
         .replace("4294967296", "4 << 30")
-    )  # type: ignore[arg-type]
+    )
     if len(text) < 90:
         return text
     inner, _, returns = text[1:].rpartition(") -> ")
