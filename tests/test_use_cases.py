@@ -3,13 +3,18 @@
 import ast
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from surgery_cli import surgery
+from surgery_cli import loading, surgery
+from surgery_cli.cli.commands.table import COMMANDS, function_of
+from surgery_cli.operations.table import operations
 
 SAMPLE = Path(__file__).parents[1] / "sample_checkpoints" / "digits_standard"
 
@@ -22,7 +27,7 @@ def _said_of_types() -> dict[str, str]:
         one.name: str(node.module)
         for node in imports
         for one in node.names
-        if str(node.module).startswith("surgery_cli.")
+        if one.asname == one.name
     }
 
 
@@ -49,6 +54,31 @@ def test_a_use_case_is_what_its_place_has(name) -> None:
     assert (
         getattr(surgery, name) is vars(import_module(f"surgery_cli.{surgery._PLACES[name]}"))[name]
     )
+
+
+def test_one_thread_loads_after_the_other(monkeypatch) -> None:
+    """Two that load `a.b` and `a` in another order wait for each other, which Python ends with an error in one."""
+    for name in surgery._PLACES:  # asked for anew, and afterwards what they were
+        monkeypatch.setitem(vars(surgery), name, getattr(surgery, name))
+    at_once, most = [], []
+
+    def slow(place: str) -> str:
+        at_once.append(place)
+        most.append(len(at_once))
+        time.sleep(0.005)
+        at_once.remove(place)
+        return place
+
+    monkeypatch.setattr(loading, "resolve_name", slow)
+    asked = [
+        *(partial(surgery._UseCases.__getattr__, surgery, name) for name in surgery._PLACES),
+        *(partial(operations().__getitem__, name) for name in operations()),
+        *(partial(function_of, name) for name in COMMANDS),
+    ]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda ask: ask(), asked))
+    assert len(most) == len(asked)
+    assert set(most) == {1}
 
 
 def test_what_is_no_use_case_is_not_found() -> None:

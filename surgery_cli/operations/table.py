@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pkgutil import resolve_name
 from typing import Final
 
+from surgery_cli.loading import loaded
 from surgery_cli.operations.base import Operation
 
 _CLASSES: Final = {
@@ -72,7 +72,7 @@ class _Operations(Mapping[str, type[Operation]]):
     """Every operation by its name. Its file is loaded when it is asked for: a run asks for a few of a hundred."""
 
     def __getitem__(self, name: str) -> type[Operation]:
-        kind: type[Operation] = resolve_name(f"{__package__}.{_CLASSES[name]}")
+        kind: type[Operation] = loaded(f"{__package__}.{_CLASSES[name]}")
         return kind
 
     def __contains__(self, name: object) -> bool:

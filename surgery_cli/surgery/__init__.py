@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from pkgutil import resolve_name
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
+
+from surgery_cli.loading import loaded
 
 if TYPE_CHECKING:
     from surgery_cli.engine.progress import Listener as Listener
@@ -69,7 +70,7 @@ class _UseCases(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name not in _PLACES:
             raise AttributeError(f"module '{self.__name__}' has no attribute '{name}'")
-        found = self.__dict__[name] = resolve_name(f"surgery_cli.{_PLACES[name]}:{name}")
+        found = self.__dict__[name] = loaded(f"surgery_cli.{_PLACES[name]}:{name}")
         return found
 
     def __setattr__(self, name: str, value: Any) -> None:

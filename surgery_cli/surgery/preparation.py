@@ -166,9 +166,7 @@ def prepare_to_judge(
         looked += [Look(note) for note in check_draft(script, draft, plan, checkpoint, drafted)]
     looked += [*apart.looks_at(draft, sources), *measuring.looks()]
     if plan.reshard is not None:  # what an edit does to values is looked at before
-        from surgery_cli.surgery.resharding import laid_out
-
-        draft = laid_out(draft, plan, checkpoint, sources, open_by_path, script, say)
+        draft = _laid_out(draft, plan, checkpoint, sources, open_by_path, script, say)
     draft, plans = _as_written(draft, plan, checkpoint, sources)
     boundary = Boundary(opened.place_on_disk for opened in sources.values())
     references = {name: costs_of_references(item, boundary) for name, item in plans.items()}
@@ -185,6 +183,12 @@ def prepare_to_judge(
     return Prepared(
         checkpoint, draft, sources, boundary, *written, *told, loras, output=plan.output
     )
+
+
+def _laid_out(draft: Draft, plan: Plan, *given: Any) -> Draft:
+    from surgery_cli.surgery.resharding import laid_out
+
+    return laid_out(draft, plan, *given)
 
 
 def _as_written(

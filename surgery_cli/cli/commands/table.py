@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pkgutil import resolve_name
 from typing import Final
 
 from surgery_cli.cli.options.parameters import Command, with_options
+from surgery_cli.loading import loaded
 from surgery_cli.operations.table import operations
 
 COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
@@ -180,7 +180,7 @@ def command_of(name: str) -> Command:
 
 def function_of(name: str) -> Command:
     """The function of one of ``COMMANDS``."""
-    found: Command = resolve_name(COMMANDS[name][0])
+    found: Command = loaded(COMMANDS[name][0])
     return found
 
 
