@@ -21,7 +21,7 @@ from surgery_cli.store.filesystem.request_counts import Requests
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
-from surgery_cli.store.orbax.btree import DATA_FOLDERS, MANIFEST
+from surgery_cli.store.orbax.btree import MANIFEST
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS, METADATA, SHARDING, STRINGS
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
@@ -29,7 +29,12 @@ from surgery_cli.store.write.carried_files import carried_files, carried_to, unc
 from surgery_cli.store.write.item_plan import ItemPlan, Way, is_converted
 from surgery_cli.store.write.ocdbt_references import names_gone
 from surgery_cli.store.write.sidecars import is_rewritten
-from surgery_cli.store.write.strategy import is_per_leaf, nodes_left, nodes_written
+from surgery_cli.store.write.strategy import (
+    are_moves_overwritten,
+    is_per_leaf,
+    nodes_left,
+    nodes_written,
+)
 from surgery_cli.surgery.exporting import export_document
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.surgery.preparation import Prepared
@@ -116,7 +121,7 @@ def requests_of_run(
         _add_journal(tally, prepared, memory_bytes)
     is_taken = options.force and filesystem.exists(target)
     if is_taken or not buffered:
-        _add_replacing(tally, target, is_taken=is_taken)
+        _add_replacing(tally, prepared, target, is_taken=is_taken)
     return tally.requests
 
 
@@ -207,7 +212,7 @@ def _add_small(
     if compact or not isinstance(store, OcdbtStore):
         return
     if moved or names_gone(plan, store):
-        tally.write(each, objects=1)
+        tally.write(each, objects=0 if are_moves_overwritten(plan, store) else 1)
 
 
 def _sidecars(item: PytreeItem) -> list[Path]:
@@ -247,14 +252,27 @@ def _add_journal(tally: Tally, prepared: Prepared, memory_bytes: int) -> None:
     tally.other(_OTHERS_OF_JOURNAL + entries)
 
 
-def _add_replacing(tally: Tally, target: Path, *, is_taken: bool) -> None:
-    """What was built beside is copied to its place by the service, and goes; so do data that ``--force`` replaces.
-
-    The other objects of the old checkpoint have names that the new one's have as well: they are copied over.
+def _add_replacing(tally: Tally, prepared: Prepared, target: Path, *, is_taken: bool) -> None:
+    """What was built beside is copied to its place by the service, and goes; so does what ``--force`` replaces, and
+    what has no name that the new one has.
     """
     gone = 0
     if is_taken:
         tally.other(_OTHERS_OF_REPLACED)
-        below = files_below(target) if filesystem.is_folder(target) else ()
-        gone = sum(PurePosixPath(path).parent.name in DATA_FOLDERS for path, _ in below)
+        if filesystem.is_folder(target):
+            below = (PurePosixPath(path).parents for path, _ in files_below(target))
+            items, arrays = _folders_named_alike(prepared)
+            gone = sum(folders[0] not in items and arrays.isdisjoint(folders) for folders in below)
     tally.replace(gone)
+
+
+def _folders_named_alike(prepared: Prepared) -> tuple[set[PurePosixPath], set[PurePosixPath]]:
+    """Folders whose files have names that another checkpoint's have as well: of items, and at any depth of arrays."""
+    items, arrays = set[PurePosixPath](), set[PurePosixPath]()
+    for plan in prepared.plans.values():
+        place = plan.item.directory.relative_to(prepared.checkpoint.location.root)
+        item = PurePosixPath(place.as_posix())
+        items.update((item, item.parent, item / ARRAY_METADATAS))
+        if is_per_leaf(plan.item):
+            arrays.update(item / leaf.name for leaf in plan.leaves)
+    return items, arrays

@@ -139,11 +139,17 @@ def add_written(
     large = chunks - sum(map(_chunks_written, small))
     if not buffered:
         tally.read_back(parts(few) + large + (_TO_OPEN if large else 0), count)
-    _add_copied(tally, copied_leaves(plan, compact=compact), each)
+    is_followed = count_of_objects > 0
+    _add_copied(tally, copied_leaves(plan, compact=compact), each, is_followed=is_followed)
 
 
-def _add_copied(tally: Tally, leaves: Sequence[PlannedLeaf], each: int) -> None:
-    """Stored values that pass through as they are, and are held against where they came from, value by value."""
+def _add_copied(
+    tally: Tally, leaves: Sequence[PlannedLeaf], each: int, *, is_followed: bool
+) -> None:
+    """Stored values that pass through as they are, and are held against where they came from, value by value.
+
+    Where the tree holds all of them itself, the nodes that come with what follows are in the place of theirs.
+    """
     taken = [one for leaf in leaves for one in leaf.taken]
     total = 0
     for place in {one.store.directory for one in taken}:
@@ -158,7 +164,8 @@ def _add_copied(tally: Tally, leaves: Sequence[PlannedLeaf], each: int) -> None:
         tally.read_back(pieces + parts(small), count)
         total += count
     batches = max(-(-total // RAW_BATCH_BYTES), bool(taken))
-    tally.write(each * batches, total, objects=batches)
+    stay = not is_followed or any(one.array.extents for one in taken)
+    tally.write(each * batches, total, objects=batches if stay else 0)
 
 
 def _ratio(plan: ItemPlan) -> float:

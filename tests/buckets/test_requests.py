@@ -179,6 +179,43 @@ def test_requests_of_what_is_built_beside(service, checkpoints, anew, layout, ed
     hold(service, anew, plan, there, f"{start}/runs/new", **dict.fromkeys(way, True))
 
 
+SEVERAL = {
+    "values and a rename": [("rescale", "params/s1"), ("rename", "params/med*")],
+    "large values and a rename": [("rescale", "params/large"), ("rename", "params/med*")],
+    "values and a deletion": [("rescale", "params/s1"), ("delete", "params/s0")],
+    "all moved, one computed": [("rename", "params/s*"), ("rescale", "params/large")],
+}
+FIELDS = {"rescale": {"by": 2.0}, "rename": {"to": "moved/\\1"}, "delete": {}}
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.covers(1)
+@pytest.mark.parametrize("edits", SEVERAL)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("way", WAYS, ids=" and ".join)
+def test_requests_of_several_edits(bucket, checkpoints, anew, layout, edits, way):
+    there = uploaded(bucket, checkpoints / layout, "gs://bkt/runs/ck")
+    made = [operation_from_options(op, {"at": at, **FIELDS[op]}) for op, at in SEVERAL[edits]]
+    hold(bucket, anew, plan_of(made), there, "gs://bkt/runs/new", **dict.fromkeys(way, True))
+
+
+@pytest.mark.parametrize("compact", ["always", "never"])
+@pytest.mark.parametrize("edit", ["cast", "rescale", "rename"])
+def test_requests_of_what_is_written_compact(bucket, checkpoints, anew, edit, compact):
+    there = uploaded(bucket, checkpoints / "ocdbt", "gs://bkt/runs/ck")
+    plan = plan_of([operation_from_options(edit, EDITS[edit])])
+    hold(bucket, anew, plan, there, "gs://bkt/runs/new", resume=True, compact=compact)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("old", ["a file a chunk", "ocdbt"])
+def test_requests_of_what_is_replaced_by_another_layout(bucket, checkpoints, anew, old, layout):
+    uploaded(bucket, checkpoints / old, "gs://bkt/runs/new")
+    there = uploaded(bucket, checkpoints / layout, "gs://bkt/runs/ck")
+    plan = plan_of([operation_from_options("delete", {"at": "params/s*"})])
+    hold(bucket, anew, plan, there, "gs://bkt/runs/new", force=True)
+
+
 def test_no_mark_is_refused_that_comes_in_the_place_of_one_that_was_deleted(bucket, checkpoints):
     there = uploaded(bucket, checkpoints / "ocdbt", "gs://bkt/runs/ck")
     for by in (2.0, 3.0):

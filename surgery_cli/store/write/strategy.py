@@ -91,21 +91,41 @@ def _changed(plan: ItemPlan, store: OcdbtStore) -> list[str]:
 def nodes_left(plan: ItemPlan, store: OcdbtStore) -> list[Extent]:
     """The nodes of the item's tree that stay, as nothing below them changes: others are written anew, whole.
 
-    Every change makes a new root. A key between two leaves of the tree goes to the one before it.
+    Every change makes a new root.
     """
-    survey, changed = store.survey, _changed(plan, store)
+    changed = _changed(plan, store)
     if not changed:
-        return survey.nodes
-    held = ((min(values), extent(at)) for (at, _), values in survey.leaf_nodes.items() if values)
-    leaves = sorted(held, key=itemgetter(0))
+        return store.survey.nodes
+    touched = _touched(store, changed)
+    return [node for _, node in _leaf_nodes(store) if node not in touched]
+
+
+def are_moves_overwritten(plan: ItemPlan, store: OcdbtStore) -> bool:
+    """True if all nodes that are written anew where leaves move, or go, are so once more where values are written."""
+    computed = {leaf.name for leaf in plan.computed}
+    moved = [name for name in _changed(plan, store) if name not in computed]
+    return bool(computed) and _touched(store, moved) <= _touched(store, computed)
+
+
+def _touched(store: OcdbtStore, names: Iterable[str]) -> set[Extent]:
+    """The nodes that change with what lies below these names: a key between two leaves goes to the one before it."""
+    leaves = _leaf_nodes(store)
     firsts = [first for first, _ in leaves]
-    touched = set(survey.nodes[:1])
-    for name in changed:
+    touched = set(store.survey.nodes[:1])
+    for name in names:
         front = below(name).encode(errors="surrogateescape")
         start = max(bisect_right(firsts, front) - 1, 0)
         stop = bisect_right(firsts, front[:-1] + b"0") if front else len(firsts)
         touched.update(node for _, node in leaves[start : max(stop, start + 1)])
-    return [node for _, node in leaves if node not in touched]
+    return touched
+
+
+def _leaf_nodes(store: OcdbtStore) -> list[tuple[bytes, Extent]]:
+    """The leaves of the tree in the order of their keys, each with its first key."""
+    held = store.survey.leaf_nodes.items()
+    return sorted(
+        ((min(values), extent(at)) for (at, _), values in held if values), key=itemgetter(0)
+    )
 
 
 def _bytes_outside(store: ArrayStore, arrays: Iterable[StoredArray], boundary: Boundary) -> int:
