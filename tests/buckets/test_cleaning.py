@@ -159,7 +159,7 @@ def test_what_replaces_another_is_not_removed_where_it_alone_is_whole(
     assert (kept.code, service.names()) == (1, before)
     said = " ".join(kept.out.split())
     assert "holds a whole checkpoint" in said
-    advice = f"`surgery rescue {service.root}/{BESIDE}/new NEW` takes that, whole"
+    advice = f"`surgery rescue {service.root}/{BESIDE}/new NEW` takes that"
     assert advice in said
     places = library.doctor(service.root, settled_seconds=0).places
     (told,) = [one for one in places if one.path == BESIDE]

@@ -1,5 +1,6 @@
 """Results in a bucket: copied by the service, written once, and whole when Orbax says so; or not there at all."""
 
+import errno
 import json
 import re
 import subprocess
@@ -12,6 +13,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 from etils import epath
+from flax.serialization import to_bytes
 
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, DestinationError, SurgeryError, WriteError
@@ -19,6 +21,7 @@ from surgery_cli.inputs.buckets import path_at
 from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.bucket import Buckets
 from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
@@ -137,6 +140,53 @@ def test_force_never_leaves_neither(bucket, tmp_path, monkeypatch):
     assert "the new one stands whole in 'gs://bkt/.old.surgery-tmp-" in problem.why
     assert re.search(r"`surgery rescue gs://bkt/\.old\.surgery-tmp-\w{8}/old NEW`", problem.fix)
     assert f"old/{MARK}" not in names(bucket)
+
+
+@pytest.mark.parametrize("fails", ["old.msgpack", "old.msgpack.surgery.json"])
+def test_no_record_tells_of_values_that_are_not_its_own(bucket, tmp_path, monkeypatch, fails):
+    """A file and its record are two objects: whatever comes between them, the old one's record is gone by then."""
+    (tmp_path / "ck").write_bytes(to_bytes({"params": {"w": np.ones(4, np.float32)}}))
+    there = bucket.upload(tmp_path / "ck", "gs://bkt/ck.msgpack")
+    surgery.apply(there, "gs://bkt/old.msgpack", RESCALED)
+    assert "old.msgpack.surgery.json" in names(bucket)
+    _failing_copy(monkeypatch, lambda target: target.endswith(f"bkt/{fails}"))
+    with pytest.raises(WriteError, match="could not be replaced whole"):
+        surgery.apply(there, "gs://bkt/old.msgpack", RESCALED, options=Options(force=True))
+    assert "old.msgpack" in names(bucket)
+    assert "old.msgpack.surgery.json" not in names(bucket)
+
+
+def test_where_a_run_can_go_on_nothing_else_is_advised(bucket, tmp_path, monkeypatch):
+    there = uploaded(bucket, saved(tmp_path / "ck"), "gs://bkt/ck")
+    surgery.apply(there, "gs://bkt/old", RESCALED)
+    options = Options(force=True, resume=True)
+    with monkeypatch.context() as patched:
+        _failing_copy(patched, lambda target: target.endswith("bkt/old/surgery.json"))
+        with pytest.raises(WriteError) as failed:
+            surgery.apply(there, "gs://bkt/old", RESCALED, options=options)
+    (problem,) = failed.value.problems
+    assert "the new one stands whole in 'gs://bkt/.old.surgery-tmp-" in problem.why
+    assert not re.search("rescue|clean|remove", problem.fix)
+    lock = ".old.surgery-tmp-lock"  # of a process that is over
+    told = json.loads(bucket.content(lock)) | {"pid": 2**22 - 1, "started": "1"}
+    bucket.put("bkt", lock, json.dumps(told).encode())
+    with pytest.raises(CheckpointError, match="half replaced") as refused:
+        surgery.verify("gs://bkt/old")
+    assert "goes on from there" in refused.value.problems[0].fix
+    surgery.apply(there, "gs://bkt/old", RESCALED, options=options)
+    check(restored("gs://bkt/old"), factor=2)
+    assert not [name for name in names(bucket) if "surgery-tmp" in name]
+
+
+def _failing_copy(monkeypatch, is_meant):
+    whole = Buckets.copy
+
+    def copy(self, source, target):
+        if is_meant(str(target)):
+            raise OSError(errno.EIO, "no answer")
+        whole(self, source, target)
+
+    monkeypatch.setattr(Buckets, "copy", copy)
 
 
 def test_of_two_runs_to_one_place_one_wins(bucket, tmp_path):

@@ -232,33 +232,41 @@ class BucketStaging:
     def _replace(self, marks: list[Path]) -> None:
         """Put the new checkpoint, which is whole beside the old one, in its place.
 
-        The old one's marks go first, the new one's come last: in between nobody takes a mixture for a checkpoint.
+        The old one's marks go first, the new one's come last: in between nobody takes a mixture for a checkpoint. So do
+        the records of single files, which stand beside them: none tells of values that are not its own.
         """
         old = objects_at(self.destination)
         if old and not self._replaces:
             raise already_there(self.destination)
         try:
-            self._may_go(old)
-            for place in old:
-                if place.name == COMMIT_MARK:
-                    filesystem.delete_as_found(place)
+            first = [place for place in old if place.name == COMMIT_MARK]
+            first += objects_at(companion_of(self.destination)) if old else []
+            self._may_go([*old, *first])
+            for place in first:
+                filesystem.delete_as_found(place)
             parent = self.destination.parent
             moved = {
                 place: parent / place.relative_to(self._beside)
                 for place in objects_at(self._beside)
             }
             last = [moved.pop(mark) for mark in marks]
+            record = {new: moved.pop(new) for new in {companion_of(self.new)} & moved.keys()}
             each(filesystem.copy, moved.items())
             stale = [place for place in old if place not in (*moved.values(), *last)]
             each(filesystem.delete_as_found, ((place,) for place in stale))
+            each(filesystem.copy, record.items())
             self._mark(last)
         except (OSError, SurgeryError) as error:
             self._is_mixed = True
             raise WriteError(
                 f"'{self.destination}' could not be replaced whole",
                 why=f"{getattr(error, 'strerror', None) or error}; the new one stands whole in '{self.new}'",
-                fix=f"{taken_by(self._beside)}; then remove that, and '{self._lock.place}'",
+                fix=self._how_to_mend,
             ) from error
+
+    @property
+    def _how_to_mend(self) -> str:
+        return f"{taken_by(self._beside)}; then remove that, and '{self._lock.place}'"
 
     def _mark(self, places: Iterable[Path]) -> None:
         try:

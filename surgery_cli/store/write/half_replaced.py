@@ -11,6 +11,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import STAGING_MARK
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.write.bucket_leftovers import Stray, destination_of, leftovers_at
+from surgery_cli.store.write.resumable_staging import goes_on
 
 
 def half_replaced(destination: Path) -> Problem | None:
@@ -22,11 +23,12 @@ def half_replaced(destination: Path) -> Problem | None:
         return None
     for left in leftovers_at(destination) or _strays(destination):
         if left.state is State.WHOLE:
-            new = left.path / destination.name
+            new, journal = left.path / destination.name, left.journal
+            ways = [] if journal is None or journal.head is None else [goes_on(journal.head)]
             return Problem(
                 f"'{destination}' is half replaced: what stands there is of two checkpoints",
                 why=f"a run with `--force` was killed while it put the new one there; that stands whole in '{new}'",
-                fix=f"{taken_by(left.path)}; of the old one a part is gone",
+                fix=f"{'; else '.join([*ways, taken_by(left.path)])}; of the old one a part is gone",
                 path=str(destination),
             )
     return None
@@ -35,7 +37,7 @@ def half_replaced(destination: Path) -> Problem | None:
 def taken_by(left: Path) -> str:
     """What takes the new checkpoint out of the folder that a killed run has left, in which it stands whole."""
     new = left / destination_of(left).name
-    return f"`surgery rescue {quote(str(new))} NEW` takes that, whole, to a place of its own"
+    return f"`surgery rescue {quote(str(new))} NEW` takes that to a place of its own"
 
 
 def _strays(destination: Path) -> list[Stray]:

@@ -168,5 +168,12 @@ class ResumableBucketStaging(BucketStaging):
         except OSError:
             return False
 
+    @property
+    def _how_to_mend(self) -> str:
+        return ""  # to go on is what mends it, as is said of what is kept
+
     def _say_kept(self) -> None:
-        kept.append(what_is_kept(self._built, self.destination, self.journal, the_same()))
+        left = self._built, self.destination, self.journal, the_same()
+        kept.append(
+            what_is_kept(*left, may_go=not self._is_mixed)
+        )  # of a mixture it is what is whole

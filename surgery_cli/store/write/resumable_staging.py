@@ -139,12 +139,12 @@ def can_go_on(journal: Journal, error: BaseException) -> bool:
     return not isinstance(error, SurgeryError) or isinstance(error, passing)
 
 
-def what_is_kept(place: Path, destination: Path, journal: Journal, command: str) -> str:
-    """What a run has kept, and the commands that go on from there, and that remove it."""
-    return (
-        f"'{place}' keeps {amount_of(journal)}: {command} goes on from there,"
-        f" `surgery clean {quote(str(destination))}` removes it"
-    )
+def what_is_kept(
+    place: Path, destination: Path, journal: Journal, command: str, *, may_go: bool = True
+) -> str:
+    """What a run has kept, and the commands that go on from there, and, if it ``may_go``, that remove it."""
+    kept = f"'{place}' keeps {amount_of(journal)}: {command} goes on from there"
+    return f"{kept}, `surgery clean {quote(str(destination))}` removes it" if may_go else kept
 
 
 def goes_on(head: Head) -> str:
