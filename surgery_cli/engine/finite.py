@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from surgery_cli.draft.finite_bits import are_finite
 from surgery_cli.draft.seen import NonFinite
 from surgery_cli.errors import ValueRefusal
 from surgery_cli.tree.paths import LeafPath
@@ -30,9 +31,6 @@ def non_finite(values: Values) -> Values | None:
     return bad
 
 
-_INFINITY: Final = {"bfloat16": 0x7F80, "float16": 0x7C00, "float32": 0x7F80_0000}
-"""The bits of infinity, by dtype; to look at those of float64 is not faster than to ask NumPy."""
-
 PART_ELEMENTS = 1 << 20
 """Values are looked at in parts of this size, so that the guard needs next to no memory beside them."""
 
@@ -43,15 +41,11 @@ def all_finite(values: Values) -> bool:
 
 
 def _is_finite(part: Values) -> bool:
-    """See ``all_finite``; a tenth of the time that it takes to say of each value what it is."""
-    infinity = _INFINITY.get(part.dtype.name) if part.dtype.isnative else None
-    if infinity is None:
-        bad = non_finite(part)
-        return bad is None or not bad.any()
-    size = part.dtype.itemsize
-    # bits of finite values are less than infinity's, those of NaN greater; with a sign they are the largest of all
-    positive, negative = part.view(f"i{size}").max(), part.view(f"u{size}").max()
-    return bool(positive < infinity and negative < infinity | 1 << (8 * size - 1))
+    found = are_finite(part)
+    if found is not None:
+        return found
+    bad = non_finite(part)
+    return bad is None or not bad.any()
 
 
 def _in_parts(values: Values) -> Iterator[Values]:

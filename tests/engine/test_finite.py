@@ -1,9 +1,12 @@
 """The look for NaN and infinity agrees with NumPy and ml_dtypes for every value there is."""
 
+import jax
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
 
+from surgery_cli.draft.finite_bits import are_finite
 from surgery_cli.engine.finite import PART_ELEMENTS, all_finite, count_non_finite
 from surgery_cli.store.write.upload_buffer import _is_same
 
@@ -32,6 +35,14 @@ def test_each_value_of_a_short_type_is_told_as_its_library_tells_it(name) -> Non
     told = [all_finite(values[at : at + 1]) for at in range(values.size)]
     assert told == is_finite.tolist()
     assert all_finite(values[is_finite])
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16", "float32", "float64"])
+def test_jax_tells_by_the_same_bits(name) -> None:
+    with jax.enable_x64(True):
+        for bad in (np.nan, -np.nan, np.inf, -np.inf, 0):
+            values = jnp.asarray([1, bad, -2], name)
+            assert are_finite(values) is (None if name == "float64" else bad == 0)
 
 
 @pytest.mark.parametrize("dtype", LIMITS)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from surgery_cli.draft.expression import Recipe, made
+from surgery_cli.draft.finite_bits import are_finite
 from surgery_cli.draft.kernel import Kernel, Kit, Place
 from surgery_cli.draft.kernels.lost_values import LEAST_COUNTED, refuse_lost
 from surgery_cli.errors import PlanError, ValueRefusal
@@ -39,9 +40,7 @@ class Convert(Kernel, frozen=True, tag="convert"):
     def compute(self, blocks: Sequence[Any], kit: Kit, at: Place) -> Any:
         (block,), to = blocks, at.output.dtype
         new = kit.cast(block, to)
-        lost = kit.apply(_wrapped if is_integer(to) else _overflowed, block, new)
-        if lost.any():  # a sum takes ten times as long
-            count = int(lost.sum())
+        if count := _count_lost(block, new, kit):
             where = "" if at.is_all else f" in the block at {list(at.start)} alone"
             raise ValueRefusal(
                 f"'{at.path}' does not fit {to}",
@@ -55,6 +54,17 @@ class Convert(Kernel, frozen=True, tag="convert"):
         if not self.keeps_zeros and not is_integer(to):
             kit.apply(_check_underflow, block, new, at)
         return new
+
+
+def _count_lost(old: Any, new: Any, kit: Kit) -> int:
+    """How many values the new dtype does not hold."""
+    if is_integer(new.dtype.name):
+        lost = kit.apply(_wrapped, old, new)
+    elif are_finite(new):
+        return 0
+    else:
+        lost = kit.apply(_overflowed, old, new)
+    return int(lost.sum()) if lost.any() else 0  # a sum takes ten times as long
 
 
 def converted(recipe: Recipe, after: LeafSpec, path: LeafPath) -> Recipe:
