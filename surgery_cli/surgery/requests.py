@@ -120,7 +120,7 @@ def requests_of_run(
     if options.resume:
         _add_journal(tally, prepared, memory_bytes)
     is_taken = options.force and filesystem.exists(target)
-    if is_taken or not buffered:
+    if isinstance(target, BucketPath) and (is_taken or not buffered):
         _add_replacing(tally, prepared, target, is_taken=is_taken)
     return tally.requests
 

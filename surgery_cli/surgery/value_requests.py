@@ -132,14 +132,14 @@ def add_written(
             tally.read_back(chunks + 2 * leaves + len(plan.leaves), count + described)
         return
     each = 1 if buffered else 2  # a data object, and a manifest that comes with it or last
-    count_of_objects = transactions(plan, memory_bytes)
-    tally.write(each * count_of_objects, count, objects=count_of_objects)
+    commits = transactions(plan, memory_bytes)
+    tally.write(each * commits, count, objects=commits)
     small = [leaf for leaf in plan.computed if ratio * leaf.written_bytes <= SMALL_BYTES]
     few = round(ratio * sum(leaf.written_bytes for leaf in small))
     large = chunks - sum(map(_chunks_written, small))
     if not buffered:
         tally.read_back(parts(few) + large + (_TO_OPEN if large else 0), count)
-    is_followed = count_of_objects > 0
+    is_followed = commits > 0
     _add_copied(tally, copied_leaves(plan, compact=compact), each, is_followed=is_followed)
 
 

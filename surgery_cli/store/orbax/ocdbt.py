@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Hashable, Iterable
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -12,7 +13,7 @@ from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.inputs.limits import DOCUMENT, LEAVES
 from surgery_cli.store import filesystem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, below
-from surgery_cli.store.orbax.btree import MANIFEST, Extent, Survey
+from surgery_cli.store.orbax.btree import MANIFEST, Extent, Survey, extent
 from surgery_cli.store.orbax.stored_values import FileRange, StoredValue
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, parse_at
 
@@ -121,6 +122,13 @@ class OcdbtStore(ArrayStore):
                     return name
                 longest = longest or name
         return longest
+
+    @cached_property
+    def leaf_nodes(self) -> list[tuple[bytes, Extent]]:
+        """The leaves of the database's tree in the order of their keys, each with its first key."""
+        held = self.survey.leaf_nodes.items()
+        firsts = ((min(values), extent(at)) for (at, _), values in held if values)
+        return sorted(firsts, key=itemgetter(0))
 
     @cached_property
     def dead_bytes(self) -> int:

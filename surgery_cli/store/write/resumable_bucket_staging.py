@@ -174,6 +174,5 @@ class ResumableBucketStaging(BucketStaging):
 
     def _say_kept(self) -> None:
         left = self._built, self.destination, self.journal, the_same()
-        kept.append(
-            what_is_kept(*left, may_go=not self._is_mixed)
-        )  # of a mixture it is what is whole
+        # of a mixture it is what is whole
+        kept.append(what_is_kept(*left, may_go=not self._is_mixed))

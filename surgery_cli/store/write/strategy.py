@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from operator import itemgetter
 from typing import Literal
 
 import msgspec
@@ -13,7 +12,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.boundary import Boundary
 from surgery_cli.store.open.item import Item, PytreeItem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, below
-from surgery_cli.store.orbax.btree import Extent, extent
+from surgery_cli.store.orbax.btree import Extent
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.orbax.per_leaf import PerLeafStore
 from surgery_cli.store.write.chunk_references import Taken
@@ -97,7 +96,7 @@ def nodes_left(plan: ItemPlan, store: OcdbtStore) -> list[Extent]:
     if not changed:
         return store.survey.nodes
     touched = _touched(store, changed)
-    return [node for _, node in _leaf_nodes(store) if node not in touched]
+    return [node for _, node in store.leaf_nodes if node not in touched]
 
 
 def are_moves_overwritten(plan: ItemPlan, store: OcdbtStore) -> bool:
@@ -109,7 +108,7 @@ def are_moves_overwritten(plan: ItemPlan, store: OcdbtStore) -> bool:
 
 def _touched(store: OcdbtStore, names: Iterable[str]) -> set[Extent]:
     """The nodes that change with what lies below these names: a key between two leaves goes to the one before it."""
-    leaves = _leaf_nodes(store)
+    leaves = store.leaf_nodes
     firsts = [first for first, _ in leaves]
     touched = set(store.survey.nodes[:1])
     for name in names:
@@ -118,14 +117,6 @@ def _touched(store: OcdbtStore, names: Iterable[str]) -> set[Extent]:
         stop = bisect_right(firsts, front[:-1] + b"0") if front else len(firsts)
         touched.update(node for _, node in leaves[start : max(stop, start + 1)])
     return touched
-
-
-def _leaf_nodes(store: OcdbtStore) -> list[tuple[bytes, Extent]]:
-    """The leaves of the tree in the order of their keys, each with its first key."""
-    held = store.survey.leaf_nodes.items()
-    return sorted(
-        ((min(values), extent(at)) for (at, _), values in held if values), key=itemgetter(0)
-    )
 
 
 def _bytes_outside(store: ArrayStore, arrays: Iterable[StoredArray], boundary: Boundary) -> int:
