@@ -205,9 +205,9 @@ class OcdbtStore(ArrayStore):
         small = (a for a in map(self.arrays.__getitem__, names) if a.stored_bytes <= SMALL_BYTES)
         found: dict[str, list[tuple[int, int]]] = {}
         for array in (*small, *map(self.arrays.__getitem__, encoded)):
-            for extent in array.extents:
-                place = (extent.offset, extent.offset + extent.length)
-                found.setdefault(extent.file, []).append(place)
+            for held in array.extents:
+                place = (held.offset, held.offset + held.length)
+                found.setdefault(held.file, []).append(place)
         return found
 
     def stored_values(self, name: str) -> dict[str, StoredValue]:
