@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests import covers
+from tests import covers, turns
 from tests.json_schemas import documents_keep_their_schemas
 
 __all__ = ["documents_keep_their_schemas"]  # a fixture of every test
@@ -63,15 +63,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         " (tests/optimizer/test_every_operation.py), runs struck at every moment (tests/store/test_resume.py), and"
         " whole products where a test is marked with the cover that is enough (tests/covers.py); not the chosen ones",
     )
+    parser.addoption(
+        "--turn",
+        choices=[*map(str, range(turns.TURNS)), "all"],
+        help="which of the slow tests run (tests/turns.py): where no tests are named, those whose turn the commit has",
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("every_combination") and not any("::" in word for word in config.args):
         covers.thin(config, items)
+    if (turn := config.getoption("turn")) != "all":
+        turns.take_turns(config, items, int(turn))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A flag that a release of XLA does not know ends the process, so others than the pinned one get none."""
+    """A flag that a release of XLA does not know ends the process, so others than the pinned one get none.
+
+    The turn is settled once, for all processes.
+    """
+    config.option.turn = turns.resolved(config.option.turn, config)
     for mark in (covers.MARK, covers.SAMPLED, covers.CHECK_ALL):
         config.addinivalue_line("markers", mark)
     pinned = CONSTRAINTS.read_text("utf-8").split()
@@ -104,7 +115,11 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the table of the oracle (see tests/oracle), whichever process tried what."""
+    """Print whose turn it was, and the table of the oracle (see tests/oracle), whichever process tried what."""
+    if (turn := terminalreporter.config.getoption("turn")) != "all":
+        terminalreporter.write_line(
+            f"of the slow tests, those of turn {turn} of 0 to {turns.TURNS - 1}: `--turn all` runs all of them"
+        )
     reports = [r for kind in ("passed", "failed") for r in terminalreporter.getreports(kind)]
     found = [value for r in reports for name, value in r.user_properties if name == "oracle"]
     if found:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests import turns
 from tests.covers import covered, is_for_other_service
 
 ROOT = Path(__file__).parents[1]
@@ -19,7 +20,8 @@ HAS_MORE = re.compile(
 def places_with_more():
     """What has tests that the quick tier leaves out: files, and the folders of what several share."""
     for file in sorted((ROOT / "tests").rglob("*.py")):
-        if HAS_MORE.search(file.read_text("utf-8")) and file != ROOT / "tests" / "conftest.py":
+        chooses = file.parent == ROOT / "tests" and file.name in ("conftest.py", "turns.py")
+        if HAS_MORE.search(file.read_text("utf-8")) and not chooses:
             yield file.parent if file.name == "conftest.py" else file
 
 
@@ -83,3 +85,41 @@ def test_a_test_for_both_services_is_tried_on_one_of_them_and_as_many_on_each():
     assert 60 < sum(name == "gs" for _, name in kept) < 140
     plain = SimpleNamespace(nodeid="tests/a.py::test_alone")
     assert not is_for_other_service(plain)
+
+
+def test_every_slow_test_has_one_turn(tmp_path):
+    """A test that is not in the table is tried at each commit, whatever it takes: nothing is left out by mistake."""
+    slow = sorted(turns.slow_tests())
+    names = [
+        *slow,
+        *(f"{test}[{case}]" for test in slow[:50] for case in range(20)),
+        "tests/a.py::test_new",
+    ]
+    tried = []
+    for turn in range(turns.TURNS):
+        items = [SimpleNamespace(nodeid=name) for name in names]
+        hook = SimpleNamespace(pytest_deselected=lambda items: None)
+        turns.take_turns(SimpleNamespace(hook=hook), items, turn)
+        assert len(names) / turns.TURNS * 0.7 < len(items) < len(names) / turns.TURNS * 1.3
+        tried += [item.nodeid for item in items]
+    assert sorted(tried) == sorted([*names, *["tests/a.py::test_new"] * (turns.TURNS - 1)])
+
+
+def test_the_table_names_tests_that_there_are():
+    """One that was renamed would run at each commit again, and nobody would see why it takes long."""
+    gone = []
+    for test in turns.slow_tests():
+        file, name = test.split("::")
+        text = (ROOT / file).read_text("utf-8") if (ROOT / file).is_file() else ""
+        gone += [] if re.search(rf"^def {name}\b|^{name} =", text, re.MULTILINE) else [test]
+    assert gone == []
+
+
+def test_the_table_is_of_what_was_measured(tmp_path):
+    junit = tmp_path / "junit.xml"
+    junit.write_text(
+        '<testsuites><testsuite><testcase classname="tests.cli.test_a" name="test_b[x::y]" time="0.9"/>'
+        '<testcase classname="tests.cli.test_a" name="test_b[z]" time="0.5"/>'
+        '<testcase classname="tests.test_c" name="test_d" time="0.4"/></testsuite></testsuites>'
+    )
+    assert turns.table_of(junit) == "0.7 tests/cli/test_a.py::test_b\n"
