@@ -12,6 +12,7 @@ import pytest
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.tree.paths import LeafPath
+from tests.optimizer.copies_beside import layouts_with_copies
 from tests.optimizer.optax_registry import OPTIMIZERS, params_for, state_of, tree_of
 
 TX = optax.chain(optax.clip(1.0), optax.adamw(1e-2))
@@ -39,6 +40,7 @@ def layouts(out: int) -> dict[str, tuple[dict[str, Any], dict[str, str], set[str
     alike = out == 4
     both = {"policy/params": "opt_state/policy", "critic/params": "opt_state/critic"}
     return {
+        **layouts_with_copies(a, b, s, t, alike=alike),
         "states in one dict": (
             {
                 "policy": {"params": a},
@@ -251,7 +253,7 @@ def test_what_is_advised_settles_it(name: str, out: int) -> None:
     found = survey(tree, params=params, slots=hints)
     assert [question.problem for question in found.open_questions] == []
     for network, state in states.items():
-        for param in (path for path in tree if path.text.startswith(f"{network}/")):
+        for param in (path for path in tree if _network(path).text == network):
             assert all(path.startswith(f"{state}/") for path in slots_of(found, param))
             assert slots_of(found, param) or any("ignore" in hint for hint in hints.values())
 

@@ -31,6 +31,19 @@ def likeness(names: Iterable[object], tree: LeafPath) -> tuple[int, ...]:
     return tuple(len(here & there) for here, there in zip(_said(names), _said(tree), strict=True))
 
 
+def is_named_as(names: Iterable[object], tree: LeafPath) -> bool:
+    """True if a state has the very name of a tree, beside words for what either is.
+
+    >>> tree = LeafPath(("critic", "params"))
+    >>> [is_named_as(("critic_opt_state",), one) for one in (tree, LeafPath(("target_critic",)))]
+    [True, False]
+    """
+    here = {word for text in names for word in str(text).lower().split("_")}
+    there = {word for text in tree for word in str(text).lower().split("_")}
+    said = here - _telling_nothing()
+    return bool(said) and said == there - _ROLES
+
+
 def _said(keys: Iterable[object]) -> list[set[str]]:
     texts = {str(key).lower() for key in keys}
     words = {word for text in texts for word in text.split("_")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from surgery_cli.optimizer.detect.mirrors import (
     Branch,
@@ -26,6 +26,13 @@ _WHOLE: Final[frozenset[Keys]] = frozenset({()})
 """The keys of what mirrors all of a tree."""
 
 
+class Fit(NamedTuple):
+    """A tree that a copy may be one of: of all of it, or of the node of it at ``place``."""
+
+    tree: LeafPath
+    place: LeafPath
+
+
 class Copies:
     """The nodes of states that mirror trees, and the trees that they mirror."""
 
@@ -34,13 +41,24 @@ class Copies:
         self._marks: dict[LeafPath, int] = {}
         self._index: dict[int, list[LeafPath]] = {}
         """The trees by their fingerprints."""
+        self._parts: dict[int, list[Fit]] = {}
+        """What stands inside of trees, by its fingerprint."""
         self.fields: dict[LeafPath, frozenset[Keys]] = {}
         """The nodes that mirror a tree, or a part of it, and the keys in it of what they mirror."""
         for one in trees:
             self.mark(one)
-            for node in descents(one):
+            inner = descents(one)
+            for node in inner:
                 if isinstance(node, Node) and arrays_of(tree, node):
                     self._index.setdefault(self._marks[node.path], []).append(path_of(one))
+            self._keep_parts(path_of(one), inner[-1])
+
+    def _keep_parts(self, tree: LeafPath, around: Branch) -> None:
+        for child in around.children.values() if isinstance(around, Node) else ():
+            if isinstance(child, Node):
+                mark = self._marks[child.path]
+                self._parts.setdefault(mark, []).append(Fit(tree, child.path))
+                self._keep_parts(tree, child)
 
     @property
     def alike(self) -> Iterable[list[LeafPath]]:
@@ -55,21 +73,39 @@ class Copies:
         self._marks[branch.path] = mark
         return mark
 
-    def mirrored_by(self, node: Node) -> list[LeafPath]:
-        """The trees of which a node has names and shapes, all of them if it has those of all of some."""
-        if alike := self._index.get(self._marks[node.path]):
+    def mirrored_by(self, node: Node, *, is_field: bool) -> list[Fit]:
+        """What a node has the names and shapes of: trees or some of their params, and nodes inside of others.
+
+        Of nodes inside alone only fields of states are copies: below them, all small ones would be.
+
+        That a copy has no more than it beside the params does not tell that it is not of these.
+        """
+        mark = self._marks[node.path]
+        alike = self._index.get(mark, [])
+        if alike:
             self.fields[node.path] = _WHOLE
-            return alike
-        whole: list[LeafPath] = []
-        partly: list[LeafPath] = []
+        found = [Fit(tree, tree) for tree in alike]
         for tree in self._trees:
-            found = next(filter(None, (self._mirror(x, node) for x in descents(tree))), None)
-            if found is not None:
-                (partly if found.missing else whole).append(path_of(tree))
-                covered = frozenset(tuple(one.leaf[len(node.path) :]) for one in found.pairs)
-                is_whole = not (found.missing or found.holes)
-                self.fields[node.path] = _WHOLE if is_whole else covered
-        return whole or partly
+            path = path_of(tree)
+            if path not in alike and self._is_mirrored(tree, node):
+                found.append(Fit(path, path))
+        if not (found or is_field):
+            return []
+        known = {fit.tree for fit in found}
+        parts = [fit for fit in self._parts.get(mark, ()) if fit.tree not in known]
+        if parts and not found:
+            tree, place = parts[0]
+            inner = (tuple(leaf[len(node.path) :]) for leaf in arrays_of(self._tree, node))
+            self.fields[node.path] = frozenset((*place[len(tree) :], *keys) for keys in inner)
+        return found + parts
+
+    def _is_mirrored(self, tree: Branch, node: Node) -> bool:
+        found = next(filter(None, (self._mirror(x, node) for x in descents(tree))), None)
+        if found is not None and self.fields.get(node.path) != _WHOLE:
+            covered = frozenset(tuple(one.leaf[len(node.path) :]) for one in found.pairs)
+            is_whole = not (found.missing or found.holes)
+            self.fields[node.path] = _WHOLE if is_whole else covered
+        return found is not None
 
     def _mirror(self, params: Branch, node: Node) -> Mirror | None:
         found = mirror(params, node, self._tree) if isinstance(params, Node) else None

@@ -7,17 +7,18 @@ from typing import TypeAlias
 
 from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import Problem
-from surgery_cli.optimizer.detect.common_names import distance, likeness
-from surgery_cli.optimizer.detect.copies import Copies, Keys, arrays_of
+from surgery_cli.optimizer.detect.common_names import distance, is_named_as, likeness
+from surgery_cli.optimizer.detect.copies import Copies, Fit, Keys, arrays_of
 from surgery_cli.optimizer.detect.findings import whose_state
 from surgery_cli.optimizer.detect.mirrors import (
     Branch,
     Node,
     path_of,
 )
-from surgery_cli.optimizer.detect.params_root import descents, is_optimizer_name, params_child
+from surgery_cli.optimizer.detect.params_root import descents
 from surgery_cli.optimizer.detect.slot_hints import SlotHint
-from surgery_cli.optimizer.detect.states import looks_like_chain, looks_like_state
+from surgery_cli.optimizer.detect.states import looks_like_state
+from surgery_cli.optimizer.detect.trained import trees_and_states
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 
@@ -28,9 +29,10 @@ Owners: TypeAlias = frozenset[LeafPath | None]
 class Networks:
     """The trees that optimizers may train, the states that they keep, and which state is whose.
 
-    A state belongs to the tree whose very names and shapes it copies. Of several such trees it is the one that stands
-    nearest, then the one of which the state has the name, as `critic_opt_state` and `opt_state/critic` have; else the
-    root of the params that is known by its own name.
+    A state belongs to the tree whose names and shapes it copies, all of them or a part. Of several it is the one that
+    stands nearest, then the one of which the state has the name, as `critic_opt_state` and `opt_state/critic` have;
+    else the root of the params that is known by its own name, and of others the one that is named as the state and no
+    more. That one of them has nothing else than the copy tells nothing: so has an average of what is trained.
     """
 
     def __init__(
@@ -43,59 +45,69 @@ class Networks:
         """``roots``: where params are known to stand; ``hints``: what the user says of states."""
         self._tree, self._hints = tree, hints
         self._roots = [path_of(root) for root in roots]
-        self.states: list[Node] = []
-        others: list[Branch] = []
-        if isinstance(top, Node) and all(self._roots):
-            _sort_out(top, others, self.states)
-        self.trees = [*roots, *(one for one in others if not self._is_known(path_of(one)))]
+        self.trees, self.states = trees_and_states(top, roots)
         self._owners: dict[LeafPath, Owners] = {}
         self._undecided: dict[LeafPath, list[LeafPath]] = {}
         """The trees that a copy may be one of, where nothing tells which."""
         self._owned: dict[LeafPath, list[LeafPath]] = {}
-        """By tree, the copies that are its own, and the nodes that the user says are."""
+        """By tree, or node of one, the copies that are its own, and the nodes that the user says are."""
         self._presumed: set[LeafPath] = set()
-        """Roots of which copies are only because they are the roots; where they have two states neither may be."""
+        """Of what copies are only as it is the root or has their name; where it has two states neither may be."""
         self._equal: set[LeafPath] = set()
         self._are_several = bool(self.states) and len(self.trees) > 1
         self._copies = Copies(tree, self.trees if self._are_several else [])
         if self._are_several:
             self._hold_against_each_other()
 
-    def _is_known(self, path: LeafPath) -> bool:
-        """True for what is a root, or stands in one or around one."""
-        return any(path.is_below(root) or root.is_below(path) for root in self._roots)
-
     def _hold_against_each_other(self) -> None:
         for state in self.states:
             self._copies.mark(state)
         self._look_at_states()
-        self._equal = {root for root in self._presumed if self._differ(self._owned[root])}
+        self._equal = {one for one in self._presumed if self._differ(self._owned_around(one))}
         if self._equal:
             self._owners, self._undecided = {}, {}
             self._look_at_states()
+
+    def _owned_around(self, place: LeafPath) -> list[LeafPath]:
+        return [
+            copy
+            for one, copies in self._owned.items()
+            if one.is_below(place) or place.is_below(one)
+            for copy in copies
+        ]
 
     def _look_at_states(self) -> None:
         for state in self.states:
             self._look(state, state, tuple(state.path[-1:]), is_named=True)
 
-    def _look(self, branch: Branch, state: Node, names: Keys, *, is_named: bool) -> Owners:
+    def _look(
+        self, branch: Branch, state: Node, names: Keys, *, is_named: bool, is_field: bool = False
+    ) -> Owners:
         """Record the owners of a node and of what stands below it; its owners.
 
         ``names``: the keys by which several states are told apart; no more come where it is not ``is_named``.
+        ``is_field``: of a state that is known by its fields.
         """
         if isinstance(branch, LeafPath):
             return frozenset()
         if (hint := self._hints.get(str(branch.path))) is not None:
             owners = self._said_by(hint)
-            self._copies.mirrored_by(branch)
+            self._copies.mirrored_by(branch, is_field=is_field)
             for tree in filter(None, owners):
                 self._owned.setdefault(tree, []).append(branch.path)
-        elif trees := self._copies.mirrored_by(branch):
-            owners = frozenset([self._owner(branch, trees, state, names)])
+        elif fits := self._copies.mirrored_by(branch, is_field=is_field):
+            owners = frozenset([self._owner(branch, fits, state, names)])
         else:
-            goes_on = is_named and not (looks_like_state(branch) or branch.is_sequence)
+            of_state = looks_like_state(branch)
+            goes_on = is_named and not (of_state or branch.is_sequence)
             inner = [
-                self._look(child, state, (*names, key) if goes_on else names, is_named=goes_on)
+                self._look(
+                    child,
+                    state,
+                    (*names, key) if goes_on else names,
+                    is_named=goes_on,
+                    is_field=of_state,
+                )
                 for key, child in branch.children.items()
             ]
             owners = frozenset().union(*inner)
@@ -125,26 +137,39 @@ class Networks:
             for trees in self._copies.alike
             if len(trees) > 1 and (not self._roots or {*trees} & {*self._roots})
         ]
-        owners = {self._owner(branch, trees, state, names) for trees in rivals}
+        owners = {
+            self._owner(branch, [Fit(tree, tree) for tree in trees], state, names)
+            for trees in rivals
+        }
         return frozenset(owners - {*self._roots})
 
-    def _owner(
-        self, copy: Node, trees: list[LeafPath], state: Node, names: Keys
-    ) -> LeafPath | None:
-        """The one of ``trees``, all just like the copy, that it belongs to; None if it may be any."""
-        distances = {tree: distance(state.path.parent, tree.parent) for tree in trees}
-        near = [tree for tree in trees if distances[tree] == min(distances.values())]
-        shared = {tree: likeness(names, tree) for tree in near}
-        best = [tree for tree in near if shared[tree] == max(shared.values())]
-        roots = [tree for tree in best if tree in self._roots]
-        if len(best) > 1 and len(roots) == 1 and roots[0] not in self._equal:
-            self._presumed.add(roots[0])
-            best = roots
-        if len(best) == 1:
-            self._owned.setdefault(best[0], []).append(copy.path)
-            return best[0]
-        self._undecided[copy.path] = best
+    def _owner(self, copy: Node, fits: list[Fit], state: Node, names: Keys) -> LeafPath | None:
+        """The tree of one of ``fits``, all just like the copy, that it belongs to; None if it may be any."""
+        distances = {fit.tree: self._distance(state, fit.tree) for fit in fits}
+        near = [fit for fit in fits if distances[fit.tree] == min(distances.values())]
+        shared = {fit: likeness(names, fit.place) for fit in near}
+        best = [fit for fit in near if shared[fit] == max(shared.values())]
+        if len({fit.tree for fit in best}) > 1:
+            roots = [fit for fit in best if fit.tree in self._roots]
+            named = [fit for fit in best if is_named_as(names, fit.place)]
+            one = next(
+                (some for some in (roots, named) if len({fit.tree for fit in some}) == 1), best
+            )
+            if (place := _common(one)) not in self._equal:
+                best = one
+                self._presumed |= {place} if len({fit.tree for fit in one}) == 1 else set()
+        trees = list(dict.fromkeys(fit.tree for fit in best))
+        if len(trees) == 1:
+            self._owned.setdefault(_common(best), []).append(copy.path)
+            return trees[0]
+        self._undecided[copy.path] = trees
         return None
+
+    def _distance(self, state: Node, tree: LeafPath) -> int:
+        """How far a state is from the smallest node around a tree in which any state stands."""
+        around = (LeafPath(tree[:depth]) for depth in reversed(range(len(tree))))
+        scope = next(x for x in around if any(one.path.is_below(x) for one in self.states))
+        return distance(state.path.parent, scope)
 
     # --- what follows for the walks -----------------------------------------------------------------------
 
@@ -190,7 +215,7 @@ class Networks:
             for state, trees in found
             if (concerned := tuple(path for path in map(path_of, self.trees) if path in trees))
             # a root that has a state of its own would not settle whose this one is
-            for needs_root in [is_one and not trees & self._owned.keys()]
+            for needs_root in [is_one and not any(map(self._owned_around, trees))]
         ]
 
     def _units(self, node: Branch) -> Iterator[tuple[Node, set[LeafPath]]]:
@@ -263,22 +288,6 @@ class Networks:
                 waiting[:0] = node.children.values()
 
 
-def _sort_out(top: Node, trees: list[Branch], states: list[Node]) -> None:
-    """The trees that optimizers may train, and the highest nodes of optimizer state, below ``top``."""
-    for key, child in top.children.items():
-        if not isinstance(child, Node):
-            continue
-        if is_optimizer_name(key) or looks_like_state(child) or looks_like_chain(child):
-            states.append(child)
-        elif key != params_child(top) and _has_parts(child):
-            _sort_out(child, trees, states)
-        else:
-            trees.append(child)
-
-
-def _has_parts(node: Node, depth: int = 4) -> bool:
-    """True for a node in which params or states of optimizers stand under their usual names."""
-    if params_child(node) or any(map(is_optimizer_name, node.children)):
-        return True
-    inner = (child for child in node.children.values() if isinstance(child, Node))
-    return depth > 1 and any(_has_parts(child, depth - 1) for child in inner)
+def _common(fits: Sequence[Fit]) -> LeafPath:
+    """The place of fits of one tree: the tree itself where there are several."""
+    return fits[0].place if len(fits) == 1 else fits[0].tree

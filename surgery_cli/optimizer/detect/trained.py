@@ -1,0 +1,57 @@
+"""The trees that optimizers may train, and the states that optimizers keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from surgery_cli.optimizer.detect.mirrors import Branch, Node, path_of
+from surgery_cli.optimizer.detect.params_root import is_optimizer_name, params_child
+from surgery_cli.optimizer.detect.states import looks_like_chain, looks_like_state
+from surgery_cli.tree.paths import LeafPath
+
+
+def trees_and_states(top: Branch, roots: Sequence[Branch]) -> tuple[list[Branch], list[Node]]:
+    """The trees below ``top`` that may be trained, first the ``roots`` that are known, and the highest nodes of states.
+
+    Where the root is all that there is, there is nothing beside it.
+    """
+    paths = [path_of(root) for root in roots]
+    others: list[Branch] = []
+    states: list[Node] = []
+    if isinstance(top, Node) and all(paths):
+        _sort_out(top, others, states)
+    return [*roots, *(tree for one in others for tree in _besides(one, paths))], states
+
+
+def _besides(branch: Branch, roots: Sequence[LeafPath]) -> Iterator[Branch]:
+    """A tree, or what stands in it beside a root that is a part of it."""
+    path = path_of(branch)
+    if any(map(path.is_below, roots)):
+        return
+    if not any(root.is_below(path) for root in roots):
+        yield branch
+    elif isinstance(branch, Node):
+        for child in branch.children.values():
+            if isinstance(child, Node):
+                yield from _besides(child, roots)
+
+
+def _sort_out(top: Node, trees: list[Branch], states: list[Node]) -> None:
+    """The trees that optimizers may train, and the highest nodes of optimizer state, below ``top``."""
+    for key, child in top.children.items():
+        if not isinstance(child, Node):
+            continue
+        if is_optimizer_name(key) or looks_like_state(child) or looks_like_chain(child):
+            states.append(child)
+        elif key != params_child(top) and _has_parts(child):
+            _sort_out(child, trees, states)
+        else:
+            trees.append(child)
+
+
+def _has_parts(node: Node, depth: int = 4) -> bool:
+    """True for a node in which params or states of optimizers stand under their usual names."""
+    if params_child(node) or any(map(is_optimizer_name, node.children)):
+        return True
+    inner = (child for child in node.children.values() if isinstance(child, Node))
+    return depth > 1 and any(_has_parts(child, depth - 1) for child in inner)
