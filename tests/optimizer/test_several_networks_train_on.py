@@ -28,6 +28,8 @@ LAYOUTS = {
     "prefixed": ("params", "opt_state", "critic_params", "critic_opt_state"),
     "nested": ("params", "opt_state", "critic/params", "critic/opt_state"),
     "players": ("g", "opt_g", "d", "opt_d"),
+    "players, and an average": ("g", "opt_g", "d", "opt_d", "ema_g"),
+    "variables, and an average": ("v/params", "opt_state", "d", "opt_d", "ema_params"),
     "models": ("actor/model", "actor/optimizer", "critic/model", "critic/optimizer"),
 }
 
@@ -76,12 +78,14 @@ def _at(tree: Any, place: str) -> Any:
 @pytest.mark.parametrize("edited", [0, 1], ids=["first", "second"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_both_take_the_steps_that_they_would(layout: str, edited: int, tmp_path: Path) -> None:
-    places = LAYOUTS[layout]
+    places, copies = LAYOUTS[layout][:4], LAYOUTS[layout][4:]
     before = [_trained(1), _trained(2)]  # just alike, but for their values
     tree: dict[str, Any] = {}
     for (params, state), at in zip(before, (places[:2], places[2:]), strict=True):
         _put(tree, at[0], params)
         _put(tree, at[1], state)
+    for copy in copies:
+        _put(tree, copy, before[0][0])
     with ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(tmp_path / "run", tree)
     node = places[2 * edited]
