@@ -51,7 +51,7 @@ class OptimizerMirrorsParams(Rule, frozen=True):
             return "there is no optimizer state that mirrors any params"
         roots = {slot.root for slot in twins}
         if twins and not any(_is_asked(path, named, survey, roots) for path in named.leaves):
-            return "no param is among them: params are named, not what mirrors them"
+            return "no param is among them that the optimizer trains: params are named, not what mirrors them"
         return ""
 
     def absent(self, named: Named) -> Iterator[tuple[LeafPath, str]]:

@@ -302,6 +302,37 @@ def test_what_the_user_says_settles_it(name: str) -> None:
     assert all(path.startswith("target/") for path in copies)
 
 
+CHANGES = {
+    "resized": lambda net: {**net, "d1": {"kernel": jnp.ones((4, 9)), "bias": jnp.ones(9)}},
+    "renamed": lambda net: {"first": net["d0"], "d1": net["d1"]},
+    "without a layer": lambda net: {"d1": net["d1"]},
+    "one more layer": lambda net: {**net, "d2": {"kernel": jnp.ones((4, 4))}},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("place", ["params", "critic", "model"])
+def test_what_an_edit_left_behind_is_not_the_state_of_an_average(place: str, change: str) -> None:
+    """An average fits the state that its params had before: whose it is must be asked, or found."""
+    old, new, state = net(2), CHANGES[change](net(2)), TX.init(net(2))
+    trees = {
+        "params": {"params": new, "ema_params": old, "opt_state": state},
+        "critic": {
+            "params": {"actor": net(3), "critic": new},
+            "target_critic": old,
+            "actor_opt": TX.init(net(3)),
+            "critic_opt": state,
+        },
+        "model": {"model": {**new, "bn": {"mean": jnp.ones(4)}}, "ema": old, "opt": state},
+    }
+    found = survey(tree_of(trees[place]))
+    copies = {"ema_params", "target_critic", "ema"}
+    assert not [s for s in found.slots.values() if s.in_optimizer and s.param[0] in copies]
+    edited = [p for p in tree_of(trees[place]) if p[0] in ("params", "model") and "d1" in p]
+    for param in (p for p in edited if "actor" not in p):
+        assert slots_of(found, param) or found.questions_about([param])
+
+
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_averages_beside_take_nothing_from_the_params_of_any_optimizer(name: str) -> None:
     params = params_for(name)

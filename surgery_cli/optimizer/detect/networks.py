@@ -10,11 +10,8 @@ from surgery_cli.errors import Problem
 from surgery_cli.optimizer.detect.common_names import distance, is_named_as, likeness
 from surgery_cli.optimizer.detect.copies import Copies, Fit, Keys, arrays_of
 from surgery_cli.optimizer.detect.findings import whose_state
-from surgery_cli.optimizer.detect.mirrors import (
-    Branch,
-    Node,
-    path_of,
-)
+from surgery_cli.optimizer.detect.mirrors import Branch, Node, path_of
+from surgery_cli.optimizer.detect.namesakes import namesakes
 from surgery_cli.optimizer.detect.params_root import descents
 from surgery_cli.optimizer.detect.slot_hints import SlotHint
 from surgery_cli.optimizer.detect.states import looks_like_state
@@ -54,6 +51,7 @@ class Networks:
         self._presumed: set[LeafPath] = set()
         """Of what copies are only as it is the root or has their name; where it has two states neither may be."""
         self._equal: set[LeafPath] = set()
+        self._namesakes: dict[LeafPath, list[LeafPath]] = {}
         self._are_several = bool(self.states) and len(self.trees) > 1
         self._copies = Copies(tree, self.trees if self._are_several else [])
         if self._are_several:
@@ -64,7 +62,10 @@ class Networks:
             self._copies.mark(state)
         self._look_at_states()
         self._equal = {one for one in self._presumed if self._differ(self._owned_around(one))}
-        if self._equal:
+        self._namesakes = namesakes(
+            self.trees, self._roots, lambda path: bool(self._owned_around(path))
+        )
+        if self._equal or self._namesakes:
             self._owners, self._undecided = {}, {}
             self._look_at_states()
 
@@ -159,6 +160,9 @@ class Networks:
                 best = one
                 self._presumed |= {place} if len({fit.tree for fit in one}) == 1 else set()
         trees = list(dict.fromkeys(fit.tree for fit in best))
+        alike = self._namesakes.get(trees[0], ())
+        rivals = [one for one in alike if likeness(names, one) >= shared[best[0]]]
+        trees = [root for root in self._roots if any(x.is_below(root) for x in rivals)] + trees
         if len(trees) == 1:
             self._owned.setdefault(_common(best), []).append(copy.path)
             return trees[0]
