@@ -19,6 +19,7 @@ LocalAddress = NewType("LocalAddress", Address)
 """Text that names a place on this machine, with its suffixes (`@STEP`, `:ENTRY`, `:NAME`): no address of elsewhere."""
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_ONE_SLASH: Final = re.compile(r"(gs|s3):/([^/].*)", re.DOTALL | re.IGNORECASE)
 _HERE: Final = ("", "localhost")
 _NAMED: Final = re.compile(r"[A-Za-z_][\w.]*=")
 _FILE_WITH_PART: Final = re.compile(
@@ -48,6 +49,12 @@ def local_address(
         )
     found = _SCHEME.match(text)
     if found is None:
+        if one_slash := _ONE_SLASH.fullmatch(text):
+            raise refusal(
+                f"'{text}' has one slash behind its scheme",
+                why="`pathlib` leaves one of two, and what is left would be a folder here",
+                fix=f"'{one_slash[1].lower()}://{one_slash[2]}' is in the bucket, './{text}' on this disk",
+            )
         return _here(text)
     scheme = found[1].lower()
     if scheme == "file":
@@ -56,8 +63,10 @@ def local_address(
         raise _in_bucket(text, scheme, refusal, is_written=is_written)
     raise refusal(
         f"'{text}' is an address, not a path",
-        why="surgery reads and writes on a local or mounted disk",
-        fix="write to a path here, and bring the result there afterwards"
+        why="surgery reads and writes on disks, and in buckets as `gs://…` or `s3://…`",
+        fix=f"the same bucket is '{known}://{text[found.end() :]}' here"
+        if (known := _SAME_SERVICE.get(scheme))
+        else "write to a path here, and bring the result there afterwards"
         if is_written
         else "copy it here first, then name its path",
     )
@@ -146,6 +155,9 @@ def _path_in(text: str, rest: str, refusal: type[SurgeryError]) -> LocalAddress:
             fix="rename the file or directory",
         ) from None
 
+
+_SAME_SERVICE: Final = {"gcs": "gs", "s3a": "s3", "s3n": "s3"}
+"""Schemes of other programs for the same buckets."""
 
 _COPYING: Final = {"gs": "gcloud storage cp", "s3": "aws s3 cp"}
 """What copies from and to buckets."""

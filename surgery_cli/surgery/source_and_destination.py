@@ -12,6 +12,7 @@ from surgery_cli.inputs.buckets import BucketPath, path_at, removal
 from surgery_cli.script.user_code import Say
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.array_file import ArrayFile
+from surgery_cli.store.locate.argument import refuse_step_of_run
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.as_opened import changed_while_read
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -99,7 +100,7 @@ def path_of(destination: str) -> Path:
     """The path of the destination, at which is looked anew: where that takes requests, they are under way now.
 
     Raises:
-        DestinationError: it is empty, or an address of elsewhere.
+        DestinationError: it is empty, an address of elsewhere, or reads as a step of a run.
     """
     if not destination:  # an empty path would be the working directory
         raise DestinationError(
@@ -112,6 +113,7 @@ def path_of(destination: str) -> Path:
             why="a result has a name of its own in one",
             fix=f"e.g. `{path / 'runs/new'}`",
         )
+    refuse_step_of_run(destination)
     filesystem.forget(path)
     filesystem.look_ahead(path)
     return path

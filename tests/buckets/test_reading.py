@@ -86,8 +86,10 @@ def test_a_path_of_this_disk_is_never_taken_for_a_bucket(bucket, tmp_path, monke
     shutil.copytree(
         saved(tmp_path / "ck"), tmp_path / "gs:" / "ck"
     )  # a name that Orbax does not take
-    for text in ("gs:/ck", "./gs:/ck", f"{tmp_path}/gs:/ck", f"file://{tmp_path}/gs:/ck"):
+    for text in ("./gs:/ck", f"{tmp_path}/gs:/ck", f"file://{tmp_path}/gs:/ck"):
         assert len(open_checkpoint(text).tree) == 3
+    with pytest.raises(CheckpointError, match="'gs:/ck' has one slash"):
+        open_checkpoint("gs:/ck")  # which is what pathlib makes of an address
     with pytest.raises(CheckpointError, match="there is no bucket 'ck'"):
         open_checkpoint("gs://ck")
     assert {request.path for request in bucket.log} == {"/storage/v1/b/ck/o"}

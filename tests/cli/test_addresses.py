@@ -241,3 +241,24 @@ def test_a_dash_is_no_place_to_write_to(surgery, checkpoint, tmp_path, monkeypat
     assert result.code == 2
     assert "one that is called so is './-'" in result.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(("name", "wanted"), places())
+def test_every_place_of_every_command_refuses_an_address_that_lost_a_slash(
+    surgery, tmp_path, monkeypatch, name, wanted
+):
+    """`str(Path("gs://bucket") / "run")` has one slash, and would be a folder here that nobody looks into."""
+    monkeypatch.chdir(tmp_path)
+    ended = surgery(name, *line_with(commands()[name], wanted, "gs:/bucket/runs/big"))
+    assert ended.code in (2, 3), ended
+    assert re.match("error: 'gs:/bucket/runs/big.*' has one slash", ended.err)
+    assert re.search("'gs://bucket/runs/big.*' is in the bucket", ended.err)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("scheme", ["gcs", "s3a"])
+def test_the_same_bucket_is_named_as_it_is_called_here(surgery, scheme):
+    ended = surgery("inspect", f"{scheme}://bucket/runs/big")
+    assert ended.code == 3
+    assert f"'{'gs' if scheme == 'gcs' else 's3'}://bucket/runs/big' here" in ended.err

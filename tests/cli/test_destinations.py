@@ -50,3 +50,38 @@ def test_an_empty_destination_is_not_the_working_directory(
     assert refused.code == 2
     assert refused.err.startswith("error: the path of the destination is empty\n")
     assert [entry.name for entry in tmp_path.iterdir()] == ["plan.yaml"]
+
+
+WRITING = {
+    "an edit": ("rescale", "{src}", "{dst}", "params", "--by", "2"),
+    "a preview": ("rescale", "{src}", "{dst}", "params", "--by", "2", "--dry-run"),
+    "apply": ("apply", "{src}", "{dst}", "{plan}"),
+    "reshard": ("reshard", "{src}", "{dst}", "--chunk-bytes", "1MiB"),
+    "compact": ("compact", "{src}", "{dst}"),
+    "export": ("export", "{src}", "{dst}", "--to", "npz"),
+    "rescue": ("rescue", "{src}/500", "{dst}"),
+}
+
+
+@pytest.mark.parametrize("step", ["500", "7", "latest"])
+@pytest.mark.parametrize("command", WRITING)
+def test_a_name_that_reads_as_a_step_of_a_run_is_no_destination(
+    surgery, checkpoint, tmp_path, command, step
+):
+    """`run@7` beside `run` would be read in the place of step 7 by every command after it."""
+    run = shutil.copytree(checkpoint, tmp_path / "run")
+    plan = tmp_path / "plan.yaml"
+    plan.write_text("edits:\n- {op: rescale, at: params, by: 2}\n")
+    words = [
+        word.format(src=checkpoint, dst=f"{run}@{step}", plan=plan) for word in WRITING[command]
+    ]
+    refused = surgery(*words)
+    assert refused.code == 2, refused
+    assert f"error: '{run}@{step}' names a step of the run '{run}'" in refused.err
+    assert f"with `--as-step {'NEW' if step == 'latest' else step}`" in refused.err
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["plan.yaml", "run"]
+
+
+def test_an_at_in_the_name_of_what_is_no_run_is_a_name_like_others(surgery, checkpoint, tmp_path):
+    assert surgery("rescale", f"{checkpoint}@250", tmp_path / "new@7", *EDIT).code == 0
+    assert surgery("rescale", tmp_path / "new@7", tmp_path / "new@8", *EDIT).code == 0

@@ -17,14 +17,14 @@ def namesakes(
     An average has the shapes and names that its params had: where these were changed alone, the state of the params
     fits what is left of them beside, and nothing else.
     """
-    known, others = [], []
-    for tree in trees:
-        (known if path_of(tree) in roots else others).append(tree)
+    every = list(trees)
+    known = [tree for tree in every if path_of(tree) in roots]
+    others = [tree for tree in every if path_of(tree) not in roots and has_state(path_of(tree))]
     nodes = {
         path: leaves for root in known for path, leaves in _networks(root) if not has_state(path)
     }
     found = {}
-    for tree in filter(lambda one: has_state(path_of(one)), others):
+    for tree in others:
         names = _all_names(tree)
         if alike := [path for path, leaves in nodes.items() if leaves & names]:
             found[path_of(tree)] = alike

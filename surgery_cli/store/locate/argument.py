@@ -6,15 +6,17 @@ import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.errors import CheckpointError, DestinationError, PlanError
 from surgery_cli.inputs.addresses import address as address_in
 from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import StepName, unreadable
 from surgery_cli.store.locate import refusals
+from surgery_cli.store.locate.steps import steps_at
 
 _LATEST: Final = "@latest"
+_WITH_STEP: Final = re.compile(r"(.+)@([0-9]{1,18}|latest)", re.DOTALL)
 
 
 class Argument(NamedTuple):
@@ -98,7 +100,7 @@ class Argument(NamedTuple):
 def path_and_step(text: str, step: int | None) -> tuple[Path, int | None, bool]:
     """Split ``CKPT@N`` and ``CKPT@latest`` unless a path of that very name exists; whether it is the latter."""
     path = path_at(text)
-    found = re.fullmatch(r"(.+)@([0-9]{1,18}|latest)", text, re.DOTALL)
+    found = _WITH_STEP.fullmatch(text)
     is_bucket = isinstance(path, BucketPath) and not path.key  # no bucket has an @ in its name
     if found is None or (not is_bucket and filesystem.exists(path)):
         return path, step, False
@@ -112,3 +114,20 @@ def path_and_step(text: str, step: int | None) -> tuple[Path, int | None, bool]:
             fix=f"say `{found[1]}@{step}`, or leave one of the two out",
         )
     return path_at(found[1]), named, named is None
+
+
+def refuse_step_of_run(text: str) -> None:
+    """Refuse a name of what is to be made that reads as a step of a run: read again, it would be taken for that step.
+
+    Raises:
+        DestinationError: what stands before `@N` or `@latest` is a directory of steps.
+    """
+    found = _WITH_STEP.fullmatch(text)
+    if found is None or not steps_at(path_at(found[1])):
+        return
+    step = "NEW" if found[2] == "latest" else found[2]
+    raise DestinationError(
+        f"'{text}' names a step of the run '{found[1]}', and would be a directory beside it",
+        why=f"every later command that says '{text}' would read that directory in the place of the step",
+        fix=f"for a step of the run: name '{found[1]}', with `--as-step {step}`; else name another directory",
+    )
