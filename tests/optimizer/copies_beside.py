@@ -107,3 +107,25 @@ def layouts_with_copies(
             set(),
         ),
     }  # fmt: skip
+
+
+COPIES = {
+    "two networks in params, and a target": {"target_critic_params": "params/critic"},
+    "two networks in params, and a target named behind": {"critic_target": "params/critic"},
+    "two networks in params, and averages of all": {"ema": "params"},
+    "states in one dict, and a target": {"target_params": "params/critic"},
+    "a model of two, and a target": {"target_critic": "model/critic"},
+    "weights of two, and a momentum encoder": {"momentum_encoder": "weights/critic"},
+    "a train state with a target of one network": {"state/target_params/critic": "state/params/critic"},
+    "more than is trained, and an average": {"ema": "model"},
+    "players with more than is trained": {"ema_gen": "gen"},
+    "players, and an average of each": {"g_ema": "g_params", "d_ema": "d_params"},
+    "networks by name, and a target": {"target_critic_params": "critic_params"},
+    "variables, and averages": {"ema_params": "variables/params"},
+    "a train state, and averages in it": {"state/ema_params": "state/params"},
+    "a train state, and averages beside it": {"ema_params": "state/params"},
+    "a network and a number, and averages of the network": {"ema": "params/net"},
+    "an adapter, and its average": {"ema_params": "params/lora"},
+    "a backbone, and its average": {"ema_model": "model/backbone"},
+}  # fmt: skip
+"""Where the copies of each layout stand, and what they copy, where the two networks are of different sizes."""

@@ -12,7 +12,7 @@ import pytest
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.tree.paths import LeafPath
-from tests.optimizer.copies_beside import layouts_with_copies
+from tests.optimizer.copies_beside import COPIES, layouts_with_copies
 from tests.optimizer.optax_registry import OPTIMIZERS, params_for, state_of, tree_of
 
 TX = optax.chain(optax.clip(1.0), optax.adamw(1e-2))
@@ -225,6 +225,26 @@ def test_each_network_has_its_own_slots_or_is_asked_for(name: str, out: int) -> 
     for slot in found.slots.values():  # no network that is trained is a copy of another
         if not slot.in_optimizer:
             assert _network(slot.path).text not in states, slot.path
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_a_copy_is_of_what_it_follows_wherever_both_stand(name: str) -> None:
+    tree = tree_of(layouts(1)[name][0])
+    found = survey(tree)
+    copied = {s.path: s.param for s in found.slots.values() if not s.in_optimizer}
+    expected = {
+        path: LeafPath((*of.split("/"), *path[len(copy.split("/")) :]))
+        for copy, of in COPIES[name].items()
+        for path in tree
+        if path.text.startswith(f"{copy}/")
+    }
+    assert expected
+    assert copied == expected
+
+
+def test_a_layer_that_looks_like_another_is_no_copy_of_it() -> None:
+    values = {"params": net(4), "opt_state": TX.init(net(4)), "probe": net(4)["d0"]}
+    assert all(slot.in_optimizer for slot in survey(tree_of(values)).slots.values())
 
 
 def _network(leaf: LeafPath) -> LeafPath:

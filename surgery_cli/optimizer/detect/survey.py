@@ -16,6 +16,7 @@ from surgery_cli.optimizer.detect.networks import Networks
 from surgery_cli.optimizer.detect.params_root import fast_and_slow, is_optimizer_name, scopes
 from surgery_cli.optimizer.detect.slot_hints import SlotHint, hints_from
 from surgery_cli.optimizer.detect.stated_kind import NamedKinds
+from surgery_cli.optimizer.detect.untrained import copies_of_trained
 from surgery_cli.optimizer.detect.walk import Signal, Walk
 from surgery_cli.optimizer.knowledge.kinds import SLOW
 from surgery_cli.tree.paths import LeafPath
@@ -135,6 +136,9 @@ def survey(
         walk.ask_for_strangers()
         _gather(walk.found, tree, found)
     asked = networks.questions(found.slots.values())
+    undecided = {path for _, concerned in asked for path in concerned}
+    sure = [one for one in networks.trees if path_of(one) not in undecided]
+    _gather(copies_of_trained(tree, sure, found.slots), tree, found)
     found.open_questions.extend(Question(problem, trees) for problem, trees in asked)
     if not walks and not asked:
         found.open_questions.extend(_where_params_stand(top, found.family))
