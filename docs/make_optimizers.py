@@ -78,8 +78,16 @@ a tenth of each other whatever the settings, and for counts from about 3,500 on 
 names the decay. Else the twins restart and the preview says why; an explicit `transform` is refused. `replace` that
 names the count as well (`params` and `opt_state/0/count`) takes both. `reset-optimizer` takes no policy.
 
+A state is of the params whose names and shapes it has. Where several have them (an average, a target, a network just
+like the first), it is of those in the nearest train state, then of those whose name it has (`critic_opt_state`,
+`opt_state/critic`), then of `params`. That an average has nothing else, and a model statistics beside its weights,
+tells nothing. Where nothing does, or where only an average fits as the params were changed alone, edits of them are
+refused with what to add. `inspect --optimizer` shows for each slot the param that it is of; where a policy is asked for
+and nothing follows, the preview says so.
+
 Under edits of values, copies beside the optimizer state (an EMA of the params, a target network) stay unless named;
-the preview says which. Named with the params, a `reinit` draws other values for them, as every path has its own. For
+the preview says which; edits of shapes and names take them along. A copy of a part of the params is one if it is just
+like a network in them. Named with the params, a `reinit` draws other values for them, as every path has its own. For
 equal ones, in the same plan after the `reinit` of the params: `delete` the copy, and `copy` the params to its place.
 
 Behind a trust ratio, the scale of a param or another norm of a whole leaf (LARS, Adafactor's momentum, NovoGrad), a
@@ -121,7 +129,7 @@ A field of `slots:` is the node that mirrors the params, and says of it:
 
 In advice, `NAME`, `NODE`, `K`, `S` and `X` stand for what only you know; pasted as they are, they are refused. What a
 word settled is kept in the record of the result (`slots` in `surgery.json`), and need not be said again in a later
-run on it.
+run on it; whose a state is (`of`, `--params`) is asked again.
 
 ## What is taken for granted
 

@@ -30,14 +30,8 @@ from surgery_cli.optimizer.follow.refusals import (
     unknown_start,
 )
 from surgery_cli.optimizer.follow.states import Edit, States
-from surgery_cli.optimizer.follow.transform import (
-    Change,
-    followed,
-    grows_back,
-    like_param,
-    masked,
-)
-from surgery_cli.optimizer.follow.unsure import KeptStates
+from surgery_cli.optimizer.follow.transform import Change, followed, grows_back, like_param, masked
+from surgery_cli.optimizer.follow.unsure import KeptStates, unfollowed
 from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.notes import Note
@@ -68,8 +62,9 @@ def carry_values(
     if isinstance(edit.effect, Keeps) and edit.optimizer in (None, "keep", "transform"):
         return draft
     if any(slot.in_optimizer for param in edited for slot in draft.slots_of.get(param, ())):
-        takes = any(is_taken(param, draft, before) for param in edited)
-        refuse_policy(edit, policy, takes=takes)
+        refuse_policy(edit, policy, takes=any(is_taken(one, draft, before) for one in edited))
+    else:
+        draft = draft.noting(*unfollowed(draft, policy, edited))
     carrying = _Carrying(draft, edit, before, policy, scene, frozenset(edited), origins)
     gathering = Gathering()
     for param in edited:

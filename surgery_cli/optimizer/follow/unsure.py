@@ -21,6 +21,7 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import InPlan, worded
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
+from surgery_cli.words.quantities import counted
 
 _FAMILY: Final = "adam-family"
 
@@ -125,3 +126,17 @@ def _coming_steps(
     if size < 0.95:
         return f"{coming} down to {size:.2g} times as large as usual ({decays.words}){turned}"
     return f"{coming} about as large as usual{turned}"
+
+
+def unfollowed(draft: Draft, policy: str | None, edited: Sequence[LeafPath]) -> list[Consequence]:
+    """A note where a policy was asked for, and the optimizer state has nothing that could follow it."""
+    if policy in (None, "keep") or not edited or any(path in draft.slots for path in edited):
+        return []
+    more = f" and {counted(len(edited) - 1, 'more leaf', 'more leaves')}" if len(edited) > 1 else ""
+    return [
+        Consequence(
+            DocsPage.OPTIMIZERS,
+            f"nothing in the optimizer state follows '{edited[0]}'{more}, so that `{policy}` changes nothing:"
+            " `surgery inspect --optimizer` lists which params each slot is of",
+        )
+    ]
