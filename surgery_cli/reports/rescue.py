@@ -55,5 +55,6 @@ class Rescued(Noted, kw_only=True, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """True if every leaf is there, and nothing must be assumed for that."""
-        return not (self.partly or self.lost or any(row.assumes for row in self.leaves))
+        """True if every leaf is there and the tree around them is known, and nothing must be assumed for that."""
+        is_lacking = self.partly or self.lost or self.structure_lacks
+        return not (is_lacking or any(row.assumes for row in self.leaves))

@@ -85,6 +85,20 @@ def test_what_is_whole_is_rescued_and_the_rest_is_named(corpus, number, tmp_path
     assert fingerprint(case.broken) == before
 
 
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("number", sorted({*range(CASES)} - NOTHING_LEFT))
+def test_what_is_called_whole_is_written_and_nothing_else(corpus, number, tmp_path):
+    """A job that goes by the exit code of the look has none of the green lights that the rescue would not give."""
+    broken = str(corpus[number].broken)
+    is_whole = surgery.rescue(broken).is_whole
+    try:
+        surgery.rescue(broken, str(tmp_path / "new"))
+    except CheckpointError:
+        assert not is_whole
+    else:
+        assert is_whole
+
+
 @pytest.mark.parametrize("number", sorted(NOTHING_LEFT))
 def test_where_nothing_is_left_that_is_said(corpus, number):
     with pytest.raises((CheckpointError, PlanError), match=r"nothing of a tree|does not exist"):
@@ -316,6 +330,7 @@ def test_a_description_that_others_contradict_is_damage(saved):
 
 def test_what_is_known_by_its_name_alone_is_restored(saved, tmp_path):
     (saved / "_METADATA").unlink()
+    assert not surgery.rescue(str(saved)).is_whole
     with pytest.raises(
         CheckpointError, match="the tree they were saved in is not known"
     ) as refused:

@@ -89,7 +89,7 @@ def rescue(
     """Find every leaf that is still whole in a broken or unfinished save, and write a new checkpoint of them.
 
     Nothing is guessed, and nothing in BROKEN is changed: each leaf is whole, partly there or lost, with what proves it.
-    Exit code 1 without DST if something is lost.
+    Exit code 1 without DST if something is lost, a leaf or the tree around them.
     """
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import rescue
