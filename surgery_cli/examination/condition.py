@@ -29,6 +29,7 @@ from surgery_cli.store.filesystem.listing import Listing, unreadable
 from surgery_cli.store.locate.items import STEP_METADATA, handler_kind, step_items
 from surgery_cli.store.locate.steps import find_steps
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.strategy import WORTHWHILE_DEAD_BYTES
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.quantities import counted
@@ -173,6 +174,9 @@ def _uncommitted(place: Place, seen: Footprint) -> Condition:
     """Where nothing can be renamed: what lacks the mark that comes last."""
     found = Condition(place=place, state=State.UNFINISHED, of="Orbax", seen=seen)
     lock = lock_around(place.path)
+    if (mixture := half_replaced(place.path)) is not None:
+        said = [mixture.what, mixture.why]
+        return msgspec.structs.replace(found, of="surgery", why=said, todo=mixture.fix)
     if lock is not None:
         why = f"a run of surgery writes, or wrote, there: its lock '{lock.name}' stands"
         return msgspec.structs.replace(found, of="surgery", why=[why], todo="see that lock")

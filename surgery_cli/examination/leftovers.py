@@ -53,12 +53,13 @@ def _of_run(place: Place, seen: Footprint, found: Left) -> Condition:
     left = None if isinstance(place.path, BucketPath) else glance(place.path)
     why = [f"{who}, which is gone, was building there" if run is RunState.DEAD else _CANNOT_BE_TOLD]
     clean = f"`surgery clean {quote(str(found.path))}{'' if run is RunState.DEAD else ' --stale'}`"
-    if journal is not None and journal.head is not None:
-        why.append(f"it keeps {amount_of(journal)}")
-        todo = f"{goes_on(journal.head)}; {clean} removes it"
-    elif run is RunState.WHOLE:
+    resumed = [] if journal is None or journal.head is None else [goes_on(journal.head)]
+    if run is RunState.WHOLE:  # which no `clean` removes
         why.append("it is whole, and what it was to replace is half replaced")
-        todo = f"{taken_by(found.path)}, before anything is removed"
+        todo = f"{'; else '.join([*resumed, taken_by(found.path)])}, before anything is removed"
+    elif journal is not None and resumed:
+        why.append(f"it keeps {amount_of(journal)}")
+        todo = f"{resumed[0]}; {clean} removes it"
     else:
         todo = f"{clean} removes it"
     if run is not RunState.DEAD and run is not RunState.WHOLE:

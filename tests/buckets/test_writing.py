@@ -173,6 +173,17 @@ def test_where_a_run_can_go_on_nothing_else_is_advised(bucket, tmp_path, monkeyp
     with pytest.raises(CheckpointError, match="half replaced") as refused:
         surgery.verify("gs://bkt/old")
     assert "goes on from there" in refused.value.problems[0].fix
+    trebled = plan_of([operation_from_options("rescale", {"at": "params/w", "by": 3.0})])
+    with pytest.raises(
+        SurgeryError
+    ) as another:  # of another draft, which has no use for what is kept
+        surgery.apply(there, "gs://bkt/old", trebled, options=options)
+    looked = [one for one in surgery.doctor("gs://bkt").places if one.path != "ck"]
+    assert "old" in [one.path for one in looked]
+    for said in (another.value.problems[0].fix, *(one.todo for one in looked)):
+        assert "goes on from there" in said
+        assert "else `surgery rescue gs://bkt/.old.surgery-tmp-" in said
+        assert "surgery clean" not in said  # which keeps it, as it alone is whole
     surgery.apply(there, "gs://bkt/old", RESCALED, options=options)
     check(restored("gs://bkt/old"), factor=2)
     assert not [name for name in names(bucket) if "surgery-tmp" in name]
