@@ -118,12 +118,16 @@ def apply(
         raise with_aftermath(refusal) from error
     if membership is not None:
         membership.finish()
-    return _ended(report, started, before)
+    return _ended(
+        report, started, before, Requests() if run.company is None else run.company.requests
+    )
 
 
-def _ended(report: reports.Report, started: float, before: Requests) -> reports.Report:
-    """The report of a run that is over, with what that took."""
-    requests = requests_so_far() - before
+def _ended(
+    report: reports.Report, started: float, before: Requests, of_others: Requests = Requests()
+) -> reports.Report:
+    """The report of a run that is over, with what that took; ``of_others``: what other processes asked for."""
+    requests = requests_so_far() - before + of_others
     return replace(
         report,
         requests=requests if requests.total else UNSET,

@@ -23,6 +23,7 @@ from surgery_cli.operations.map import Map
 from surgery_cli.planning import Plan
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.request_counts import Requests, requests_so_far
 from surgery_cli.store.write.aftermath import is_unknown, unknown
 from surgery_cli.store.write.item import copied_leaves
 from surgery_cli.store.write.shared_step import SharedStepWriter
@@ -62,6 +63,8 @@ class Company:
         self.share = share_of(prepared, membership.number, membership.count)
         self.read_bytes = self.raw_bytes = 0
         """What the others have read of values, and copied as it is encoded; known once all is written."""
+        self.requests = Requests()
+        """What the others have asked of services, known once all is read back."""
         self._destination = destination
         self._draft = prepared.draft
         self._sources = prepared.sources
@@ -133,7 +136,8 @@ class Company:
 
     def wait_until_read_back(self) -> None:
         """All have; from now on nothing of them is needed."""
-        self.membership.gather("read back")
+        for asked in self.membership.gather("read back")[1:]:
+            self.requests += msgspec.msgpack.decode(asked, type=Requests)
         self.membership.settle()
 
     def _gathered(self, key: str) -> list[_Outcome]:
@@ -183,7 +187,7 @@ class Company:
 
     def has_read_back(self) -> None:
         """Tell that what this process has written is in its place as it was computed, and wait for the end."""
-        self.membership.give("read back", b"")
+        self.membership.give("read back", msgspec.msgpack.encode(requests_so_far()))
         self.membership.wait_for_end()
 
     def _give(self, key: str, execution: SharedExecution, done: Executed, raw_bytes: int) -> None:
@@ -236,7 +240,8 @@ def shares_note(prepared: Prepared, count: int) -> Remark:
     return Remark(
         DocsPage.MANY_HOSTS,
         f"{count} processes: each makes {byte_text(min(sizes))} to {byte_text(max(sizes))} of values;"
-        " the first one places what is by reference, and writes all small files",
+        " the first one places what is by reference, and writes all small files; requests to buckets are told as"
+        " of one process, and each of the others looks at the source and writes its part of a database for itself",
     )
 
 

@@ -1,5 +1,6 @@
 """Many hosts on a bucket: each process writes objects of its own, and the mark comes last, or never."""
 
+import json
 import random
 import signal
 import time
@@ -10,6 +11,7 @@ import pytest
 from surgery_cli import surgery
 from tests.buckets.checkpoints import MARK, SAMPLES, uploaded
 from tests.buckets.server import Faults
+from tests.buckets.test_requests import logged
 from tests.buckets.test_writing import restored
 from tests.hosts.companies import Processes, apply_together, assert_same_bits
 from tests.hosts.test_same_result import plan
@@ -40,6 +42,17 @@ def test_the_result_is_that_of_one_process(bucket, there, fault):
     assert surgery.verify("gs://bkt/many").agrees
     assert any("ocdbt.process_2" in name for name in names(bucket))
     assert not any("surgery-tmp" in name for name in names(bucket))
+
+
+def test_the_report_counts_what_all_processes_asked_for(bucket, there):
+    bucket.log.clear()
+    words = ("cast", there, "gs://bkt/new", "params", "--to", "bfloat16", "--json")
+    first, second = Processes(2, *words, environment=bucket.environment).ended()
+    assert (first.code, second.code) == (0, 0), (first, second)
+    told, seen = json.loads(first.out)["requests"], logged(bucket)
+    assert [*told["written"].values()] == seen.written
+    assert told["copied"]["requests"] == seen.copied[0]
+    assert told["read"]["requests"] == seen.read[0]
 
 
 @pytest.mark.parametrize("killed", [1, pytest.param(0, marks=pytest.mark.check_all)])
