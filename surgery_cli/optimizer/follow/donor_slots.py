@@ -122,15 +122,33 @@ class Donors:
         for slot, other in pairs:
             ours = self.told(slot, draft.leaves[slot.path].home)
             theirs = self.told(other, LeafRef(donor, other.path))
-            if ours.power is None:
-                said = f"which optimizer keeps '{slot.node}' here is not known, nor if both are of one kind"
-                return joined("; ", filter(None, (said, joined("; or ", ours.settled_by))))
-            if theirs.power is None:
-                return _unsaid(other, donor)
+            if ours.power is None or theirs.power is None:
+                return self._unsaid(ours, theirs, donor)
             kinds = set(ours.kinds), set(theirs.kinds)
             if ours.meaning != theirs.meaning or (all(kinds) and kinds[0].isdisjoint(kinds[1])):
                 return f"'{other.node}' there is of another kind than '{slot.node}' here"
         return ""
+
+    def _unsaid(self, ours: Slot, theirs: Slot, donor: str) -> str:
+        """On which side the kind is not known, and how to say it: options speak of the checkpoint that is edited."""
+        here, there = ours.power is None, theirs.power is None
+        place = "here and there" if here and there else "here" if here else "there"
+        node = ours.node if here else theirs.node
+        said = f"which optimizer keeps '{node}' {place} is not known, nor if both are of one kind"
+        param = next(
+            slot.param
+            for slots in self._of(donor).values()
+            for slot in slots
+            if slot.node == theirs.node
+        )
+        words = ("rescale", donor, "DST", str(param), "--by", "1", "--optimizer-kind", FACTORY)
+        copied = (
+            f"a copy says it in its record: `surgery {shlex.join(words)}`, then take them from DST"
+        )
+        ways = joined("; or ", ours.settled_by) if here else ""
+        if there:
+            ways = joined("; and of there, ", filter(None, (ways, copied)))
+        return joined("; ", filter(None, (said, ways)))
 
     def _alike(
         self, pairs: Sequence[tuple[Slot, Slot]], donor: str, draft: Draft
@@ -203,13 +221,6 @@ def resting_on(assumed: Mapping[LeafPath, Assumption], draft: Draft) -> Draft:
         if slot.state in assumed and slot.relation != "hole"
     }
     return draft.replaced(slots={**draft.slots, **slots})
-
-
-def _unsaid(slot: Slot, donor: str) -> str:
-    """That a donor's kind is not known, and how to say it: options speak of the checkpoint that is edited."""
-    said = f"which optimizer keeps '{slot.node}' there is not known, nor if both are of one kind"
-    words = ("rescale", donor, "DST", str(slot.param), "--by", "1", "--optimizer-kind", FACTORY)
-    return f"{said}; a copy says it in its record: `surgery {shlex.join(words)}`, then take them from DST"
 
 
 def _counterpart(slot: Slot, theirs: Sequence[Slot]) -> Slot | None:
