@@ -17,6 +17,8 @@ from surgery_cli.tree.sharding import Mesh, NamedSharding, Partition, partition_
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import listed, quoted
+from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import counted
 
 _REPLICATED: Final[Partition] = ((),)
@@ -106,10 +108,16 @@ def _named(text: str, draft: Draft, taken: Collection[LeafPath]) -> Iterator[Lea
     """
     pattern = PathPattern(text)
     found = pattern.named(draft.texts)
-    if missed := zeros_missed(pattern, found, draft.texts, "spec"):
-        raise PlanError(missed)
+    if zeros := zeros_missed(pattern, found, draft.texts, "spec"):
+        raise PlanError(zeros)
     if not found:
-        raise PlanError(no_match(pattern, draft.texts, draft.tree.nodes, "spec"))
+        missed = no_match(pattern, draft.texts, draft.tree.nodes, "spec")
+        if pattern.named({path: path.text for path in draft.source_tree}):
+            why = worded(
+                "it names leaves of the source, and {spec} those of the result, after all edits"
+            )
+            missed = msgspec.structs.replace(missed, why=why)
+        raise PlanError(missed)
     arrays = [path for path in found if is_spread(draft.leaves[path].spec)]
     if not arrays:
         is_numpy = any(draft.leaves[path].spec.kind is LeafKind.NUMPY for path in found)
@@ -178,3 +186,18 @@ def _misfits(
             over = listed(axes_of, word="and")
             why = f"axis {axis} goes over {over}, and {size} is no multiple of {count}"
             yield Problem(what, why, fix, path=str(path), field="spec")
+
+
+def unsaid(
+    draft: Draft, name: str, said: Mapping[LeafPath, NamedSharding | None]
+) -> list[Consequence]:
+    """A note of arrays for which a script says no sharding, which may have been forgotten: whole on every device."""
+    left = [path for path, leaf in draft.leaves.items() if is_spread(leaf.spec) and not said[path]]
+    if not left:
+        return []
+    return [
+        Consequence(
+            DocsPage.RESHARD,
+            f"the state of '{name}' says no sharding of {quoted(map(str, left), 4)}: laid out as replicated",
+        )
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -14,13 +14,14 @@ from surgery_cli.draft.kernels.rechunk import Rechunk
 from surgery_cli.draft.recipe import Draft, Edited, Output
 from surgery_cli.errors import Gathering, PlanError, Problem, raise_all
 from surgery_cli.resolution.chunk_shapes import SMALLEST_BYTES, divides, even_parts, tiny_chunks
-from surgery_cli.resolution.partitions import is_spread, refuse_unfit, stated_shardings
+from surgery_cli.resolution.partitions import is_spread, refuse_unfit, stated_shardings, unsaid
 from surgery_cli.settings.reshard import Reshard
 from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.sharding import Mesh, NamedSharding
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
-from surgery_cli.words.advice import FieldName, worded
+from surgery_cli.words.advice import Entry, FieldName, worded
+from surgery_cli.words.notes import Note
 
 Shardings = Callable[[str], Mapping[LeafPath, NamedSharding | None]]
 """What the function of a script says of the leaves of its state; None of those that it does not spread."""
@@ -71,8 +72,14 @@ def resharded(
         if (new := _laid_out(path, draft.leaves[path], goal, limit)) is not None
     }
     specs = {path: leaf.spec for path, leaf in changed.items()}
-    said = () if limit is None else tiny_chunks(specs, limit)
+    said: list[Note] = [] if limit is None else [*tiny_chunks(specs, limit)]
+    if request.like_init is not None:
+        said += unsaid(draft, request.like_init, shardings(request.like_init))
     return draft.with_leaves(changed).noting(*said)
+
+
+KERNELS: Final = Entry("spec", "params/**/kernel=fsdp,None")
+"""An example of a spec."""
 
 
 def _check(request: Reshard) -> None:
@@ -97,7 +104,7 @@ def _check(request: Reshard) -> None:
             Problem(
                 "`reshard` is not told for what",
                 why=worded("it takes {mesh} with {spec}, {like}, {like_init} or {chunk_bytes}"),
-                fix=worded("e.g. {mesh: fsdp=16} and {spec: params/**/kernel=fsdp,None}"),
+                fix=worded("e.g. {mesh: fsdp=16} and {}", KERNELS),
                 field="mesh",
             )
         )
@@ -117,7 +124,7 @@ def _check(request: Reshard) -> None:
             Problem(
                 worded("{mesh} says nothing of leaves without {spec}"),
                 why="leaves that no spec names are replicated: it would be all of them",
-                fix=worded("add {spec: params/**/kernel=fsdp,None}, or {spec: **=None} for that"),
+                fix=worded("add {}, or {} for that", KERNELS, Entry("spec", "**=None")),
                 field="spec",
             )
         )

@@ -23,6 +23,14 @@ class FieldName(Span, frozen=True):
         return f"`{self.name}: {self.value}`" if self.value else f"`{self.name}`"
 
 
+class Entry(FieldName, frozen=True):
+    """A field that holds several things by name, with one of them, as `NAME=VALUE`: a mapping in a plan."""
+
+    def __str__(self) -> str:
+        name, _, value = self.value.partition("=")
+        return f"`{self.name}: {{'{name}': '{value}'}}`"
+
+
 class InPlan(Span, frozen=True):
     """A line that only a plan can hold, where it goes: `slots: {…}` to the plan."""
 

@@ -1,15 +1,17 @@
 """What is wrong with a layout comes in one go, and is advised with options that go with those that were given."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import jax
 import pytest
+from ruamel.yaml import YAML
 
 from surgery_cli import surgery
 from surgery_cli.errors import PlanError
-from surgery_cli.planning import plan_of
+from surgery_cli.planning import plan_from_document, plan_of
 from surgery_cli.settings.reshard import Reshard
 from surgery_cli.words.advice import FieldName, Text
 from tests.cli.conftest import surgery as command_line
@@ -142,3 +144,26 @@ def test_all_that_is_wrong_with_a_mesh_and_specs_comes_in_one_go(
                 is_dropped = name == "size" and command[0] == "inspect"
                 is_known = is_mesh or name not in ("axis", "even")
                 assert (text in found.err) == (is_known and not is_dropped), (name, found.err)
+
+
+def test_a_spec_of_names_before_the_edits_says_so(tmp_path: Path) -> None:
+    source = save(tmp_path / "source", {"a": jax.numpy.zeros((8, 4)), "b": jax.numpy.zeros(4)})
+    plan = plan_from_document(
+        {
+            "edits": [{"op": "rename", "at": "a", "to": "z"}],
+            "reshard": {"mesh": {"fsdp": 2}, "spec": {"a": ["fsdp"], "**": []}},
+        }
+    )
+    with pytest.raises(PlanError, match="'a' matches nothing") as refused:
+        surgery.plan(str(source), plan)
+    assert "those of the result, after all edits" in str(refused.value.problems[0].why)
+
+
+def test_an_empty_request_shows_one_that_can_be_pasted(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="is not told for what") as refused:
+        surgery.plan(
+            str(save(tmp_path / "source", {"a": jax.numpy.zeros(4)})),
+            plan_from_document({"reshard": {}}),
+        )
+    for line in re.findall("`([^`]*)`", refused.value.problems[0].fix):
+        plan_from_document({"reshard": {"mesh": {"fsdp": 16}, **YAML(typ="safe").load(line)}})

@@ -72,6 +72,24 @@ def test_a_scripts_state_says_shardings_for_more_devices_than_there_are(tmp_path
         reshard(source, tmp_path / "other", like_init=f"{script}:made")
 
 
+def test_leaves_of_which_a_script_says_nothing_are_named(tmp_path: Path) -> None:
+    """A `sharding=` that was forgotten would be a layout that no restore complains of, and none that was meant."""
+    script = tmp_path / "train.py"
+    lacking = """
+def lacking():
+    whole, made_ = state(), jax.eval_shape(made)
+    return {**whole, "params": made_["params"]}
+"""
+    script.write_text(SCRIPT + lacking)
+    source = save(tmp_path / "source", state())
+    said = (
+        "says no sharding of 'params/dense/bias', 'params/dense/kernel', 'params/embed': laid out"
+    )
+    for name, is_noted in (("state", False), ("lacking", True)):
+        report = reshard(source, tmp_path / name, like_init=f"{script}:{name}")
+        assert any(said in note for note in report.notes) == is_noted, report.notes
+
+
 @pytest.mark.parametrize("zarr3", [False, True])
 def test_chunks_are_the_largest_even_parts_within_a_size(tmp_path: Path, zarr3: bool) -> None:
     source = save(tmp_path / "source", state(), zarr3=zarr3)
