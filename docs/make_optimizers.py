@@ -80,10 +80,11 @@ names the count as well (`params` and `opt_state/0/count`) takes both. `reset-op
 
 A state is of the params whose names and shapes it has. Where several have them (an average, a target, a network just
 like the first), it is of those in the nearest train state, then of those whose name it has (`critic_opt_state`,
-`opt_state/critic`), then of `params`. That an average has nothing else, and a model statistics beside its weights,
-tells nothing. Where nothing does, or where only an average fits as the params were changed alone, edits of them are
-refused with what to add. `inspect --optimizer` shows for each slot the param that it is of; where a policy is asked for
-and nothing follows, the preview says so.
+`opt_state/critic`), then of `params` (of those in a node of another name, as `teacher/params`, only if the state
+stands in there, too). That an average has nothing else, and a model statistics beside its weights, tells nothing.
+Where nothing does, or where only an average fits as the params were changed alone, edits of them are refused with what
+to add. `inspect --optimizer` shows for each slot the param that it is of; where a policy is asked for and nothing
+follows, the preview says so.
 
 Under edits of values, copies beside the optimizer state (an EMA of the params, a target network) stay unless named;
 the preview says which; edits of shapes and names take them along. A copy of a part of the params is one if it is just

@@ -29,7 +29,7 @@ LAYOUTS = {
     "nested": ("params", "opt_state", "critic/params", "critic/opt_state"),
     "players": ("g", "opt_g", "d", "opt_d"),
     "players, and an average": ("g", "opt_g", "d", "opt_d", "ema_g"),
-    "variables, and an average": ("v/params", "opt_state", "d", "opt_d", "ema_params"),
+    "variables, and an average": ("variables/params", "opt_state", "d", "opt_d", "ema_params"),
     "models": ("actor/model", "actor/optimizer", "critic/model", "critic/optimizer"),
 }
 

@@ -11,7 +11,9 @@ from surgery_cli.optimizer.detect.params_root import OPTIMIZER_WORDS, words_of
 from surgery_cli.optimizer.knowledge.kinds import KINDS
 from surgery_cli.tree.paths import LeafPath
 
-_ROLES: Final = {"params", "param", "model", "models", "state", "states", "tx", *OPTIMIZER_WORDS}
+_ROLES: Final = {
+    "params", "param", "model", "models", "state", "states", "tx", "variables", *OPTIMIZER_WORDS,
+}  # fmt: skip
 """Words that say what something is, and not whose."""
 
 
@@ -29,6 +31,15 @@ def likeness(names: Iterable[object], tree: LeafPath) -> tuple[int, ...]:
     (0, 1, 1)
     """
     return tuple(len(here & there) for here, there in zip(_said(names), _said(tree), strict=True))
+
+
+def has_no_name(tree: LeafPath) -> bool:
+    """True if all words say what a tree is, and none which of several.
+
+    >>> [has_no_name(LeafPath((key, "params"))) for key in ("variables", "teacher")]
+    [True, False]
+    """
+    return not {word for key in tree for word in str(key).lower().split("_")} - _ROLES
 
 
 def is_named_as(names: Iterable[object], tree: LeafPath) -> bool:

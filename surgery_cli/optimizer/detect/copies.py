@@ -16,7 +16,7 @@ from surgery_cli.optimizer.detect.mirrors import (
     node_fingerprint,
     path_of,
 )
-from surgery_cli.optimizer.detect.params_root import descents
+from surgery_cli.optimizer.detect.params_root import descents, networks_in
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 
@@ -39,10 +39,11 @@ class Copies:
     def __init__(self, tree: TreeSpec, trees: Sequence[Branch]) -> None:
         self._tree, self._trees = tree, trees
         self._marks: dict[LeafPath, int] = {}
-        self._index: dict[int, list[LeafPath]] = {}
-        """The trees by their fingerprints."""
+        self._index: dict[int, list[Fit]] = {}
+        """The trees by their fingerprints, each from every node that may stand for it."""
         self._parts: dict[int, list[Fit]] = {}
         """What stands inside of trees, by its fingerprint."""
+        self._networks = [(path_of(one), node) for one in trees for node in networks_in(one)]
         self.fields: dict[LeafPath, frozenset[Keys]] = {}
         """The nodes that mirror a tree, or a part of it, and the keys in it of what they mirror."""
         for one in trees:
@@ -50,7 +51,8 @@ class Copies:
             inner = descents(one)
             for node in inner:
                 if isinstance(node, Node) and arrays_of(tree, node):
-                    self._index.setdefault(self._marks[node.path], []).append(path_of(one))
+                    fit = Fit(path_of(one), node.path)
+                    self._index.setdefault(self._marks[node.path], []).append(fit)
             self._keep_parts(path_of(one), inner[-1])
 
     def _keep_parts(self, tree: LeafPath, around: Branch) -> None:
@@ -63,7 +65,7 @@ class Copies:
     @property
     def alike(self) -> Iterable[list[LeafPath]]:
         """The trees, those together that are just alike."""
-        return self._index.values()
+        return [[fit.tree for fit in fits] for fits in self._index.values()]
 
     def mark(self, branch: Branch) -> int:
         """Keep the fingerprints of a node and of all below it, which is looked at next."""
@@ -76,36 +78,42 @@ class Copies:
     def mirrored_by(self, node: Node, *, is_field: bool) -> list[Fit]:
         """What a node has the names and shapes of: trees or some of their params, and nodes inside of others.
 
-        Of nodes inside alone only fields of states are copies: below them, all small ones would be.
-
-        That a copy has no more than it beside the params does not tell that it is not of these.
+        Of nodes inside alone only fields of states are copies: below them, all small ones would be. That a copy has
+        nothing else, and a network statistics beside its params, does not tell that it is not of these.
         """
         mark = self._marks[node.path]
-        alike = self._index.get(mark, [])
-        if alike:
+        found = list(self._index.get(mark, ()))
+        if found:
             self.fields[node.path] = _WHOLE
-        found = [Fit(tree, tree) for tree in alike]
-        for tree in self._trees:
-            path = path_of(tree)
-            if path not in alike and self._is_mirrored(tree, node):
-                found.append(Fit(path, path))
+        alike = {fit.tree for fit in found}
+        others = (tree for tree in self._trees if path_of(tree) not in alike)
+        found += filter(None, (self._fit(tree, node) for tree in others))
         if not (found or is_field):
             return []
         known = {fit.tree for fit in found}
         parts = [fit for fit in self._parts.get(mark, ()) if fit.tree not in known]
+        parts += [
+            Fit(tree, network.path)
+            for tree, network in self._networks
+            if tree not in known and self._marks[network.path] != mark
+            if self._mirror(network, node)
+        ]
         if parts and not found:
             tree, place = parts[0]
             inner = (tuple(leaf[len(node.path) :]) for leaf in arrays_of(self._tree, node))
             self.fields[node.path] = frozenset((*place[len(tree) :], *keys) for keys in inner)
         return found + parts
 
-    def _is_mirrored(self, tree: Branch, node: Node) -> bool:
+    def _fit(self, tree: Branch, node: Node) -> Fit | None:
+        """The tree, if a node has names and shapes of some or all of its params."""
         found = next(filter(None, (self._mirror(x, node) for x in descents(tree))), None)
-        if found is not None and self.fields.get(node.path) != _WHOLE:
+        if found is None:
+            return None
+        if self.fields.get(node.path) != _WHOLE:
             covered = frozenset(tuple(one.leaf[len(node.path) :]) for one in found.pairs)
             is_whole = not (found.missing or found.holes)
             self.fields[node.path] = _WHOLE if is_whole else covered
-        return found is not None
+        return Fit(path_of(tree), found.root)
 
     def _mirror(self, params: Branch, node: Node) -> Mirror | None:
         found = mirror(params, node, self._tree) if isinstance(params, Node) else None

@@ -7,15 +7,14 @@ from typing import TypeAlias
 
 from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import Problem
-from surgery_cli.optimizer.detect.common_names import distance, is_named_as, likeness
+from surgery_cli.optimizer.detect.common_names import distance, has_no_name, is_named_as, likeness
 from surgery_cli.optimizer.detect.copies import Copies, Fit, Keys, arrays_of
 from surgery_cli.optimizer.detect.findings import whose_state
 from surgery_cli.optimizer.detect.mirrors import Branch, Node, path_of
 from surgery_cli.optimizer.detect.namesakes import namesakes
-from surgery_cli.optimizer.detect.params_root import descents
 from surgery_cli.optimizer.detect.slot_hints import SlotHint
 from surgery_cli.optimizer.detect.states import looks_like_state
-from surgery_cli.optimizer.detect.trained import trees_and_states
+from surgery_cli.optimizer.detect.trained import named_as, trees_and_states
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 
@@ -38,9 +37,11 @@ class Networks:
         top: Branch,
         roots: Sequence[Branch],
         hints: Mapping[str, SlotHint],
+        *,
+        are_said: bool,
     ) -> None:
-        """``roots``: where params are known to stand; ``hints``: what the user says of states."""
-        self._tree, self._hints = tree, hints
+        """``roots``: where params are known to stand, as the user said or by their names; ``hints``: of states."""
+        self._tree, self._hints, self._are_said = tree, hints, are_said
         self._roots = [path_of(root) for root in roots]
         self.trees, self.states = trees_and_states(top, roots)
         self._owners: dict[LeafPath, Owners] = {}
@@ -151,7 +152,7 @@ class Networks:
         shared = {fit: likeness(names, fit.place) for fit in near}
         best = [fit for fit in near if shared[fit] == max(shared.values())]
         if len({fit.tree for fit in best}) > 1:
-            roots = [fit for fit in best if fit.tree in self._roots]
+            roots = [fit for fit in best if self._is_known(fit.tree, state)]
             named = [fit for fit in best if is_named_as(names, fit.place)]
             one = next(
                 (some for some in (roots, named) if len({fit.tree for fit in some}) == 1), best
@@ -168,6 +169,14 @@ class Networks:
             return trees[0]
         self._undecided[copy.path] = trees
         return None
+
+    def _is_known(self, tree: LeafPath, state: Node) -> bool:
+        """True for a root that is told as such: by the user, or as the params of what the state stands in, too.
+
+        In a node of another name, `params` may be those of an average.
+        """
+        is_around = state.path.is_below(tree.parent)
+        return tree in self._roots and (self._are_said or is_around or has_no_name(tree))
 
     def _distance(self, state: Node, tree: LeafPath) -> int:
         """How far a state is from the smallest node around a tree in which any state stands."""
@@ -212,7 +221,12 @@ class Networks:
             if state.path not in self._owners and str(state.path) not in self._hints:
                 trained = self._trained(s for s in slots if not s.path.is_below(state.path))
                 left = [leaf for leaf in self._untold(state) if leaf not in paths]
-                found.append((state, self._named_as(left) - trained - self._roots_and_copies()))
+                found.append(
+                    (
+                        state,
+                        named_as(left, self.trees, self._tree) - trained - self._roots_and_copies(),
+                    )
+                )
         is_one = not self._roots and len(found) == 1
         return [
             (whose_state(state.path, concerned, needs_root=needs_root), concerned)
@@ -245,22 +259,6 @@ class Networks:
             return arrays
         above = {leaf: (leaf[:depth] for depth in range(1, len(leaf) + 1)) for leaf in arrays}
         return [x for x in arrays if not any(str(LeafPath(n)) in self._hints for n in above[x])]
-
-    def _named_as(self, left: list[LeafPath]) -> set[LeafPath]:
-        """The trees in which some leaf stands under the keys in which one of ``left`` ends."""
-        found = set()
-        for tree in self.trees:
-            inner = [path_of(node) for node in descents(tree)]
-            keys = {
-                tuple(leaf[len(node) :])
-                for leaf in arrays_of(self._tree, tree)
-                for node in inner
-                if leaf.is_below(node)
-            }
-            lengths = {len(one) for one in keys} - {0}
-            if any(tuple(leaf[-n:]) in keys for leaf in left for n in lengths):
-                found.add(path_of(tree))
-        return found
 
     def _trained(self, slots: Iterable[Slot]) -> set[LeafPath]:
         """The trees of which a state of an optimizer keeps slots."""

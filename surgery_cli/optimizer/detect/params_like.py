@@ -16,6 +16,7 @@ from surgery_cli.optimizer.detect.mirrors import (
 from surgery_cli.optimizer.detect.params_root import (
     descents,
     fast_and_slow,
+    networks_in,
     scopes,
 )
 from surgery_cli.optimizer.detect.slot_hints import SlotHint
@@ -77,13 +78,17 @@ class Matching:
         return all(part.relation is not None for part in found.by_tail().values())
 
     def _equal_parts(self, state: Branch) -> list[Mirror]:
-        """Mirrors of parts of the params with the very names and shapes of ``state``."""
+        """Mirrors of parts of the params with the very names and shapes of ``state``, or of networks that have more."""
         if not self.candidates or isinstance(state, LeafPath):
             return []
         if self._shapes is None:
             self._shapes = Shapes(self.candidates[0], self._tree)
         equal = (mirror(params, state, self._tree) for params in self._shapes.equal_to(state))
-        return [found for found in equal if found is not None and found.pairs]
+        found = [one for one in equal if one is not None and one.pairs]
+        if found:
+            return found
+        within = (mirror(params, state, self._tree) for params in networks_in(self.candidates[0]))
+        return [one for one in within if one is not None and one.pairs and one.relation == "same"]
 
     def whole(self, state: Node) -> Mirror | None:
         """The mirror of all params, shape for shape, that ``state`` is; None if it is none."""

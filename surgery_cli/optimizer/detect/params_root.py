@@ -155,6 +155,17 @@ def descents(root: Branch) -> list[Branch]:
     return found
 
 
+def networks_in(root: Branch) -> Iterator[Node]:
+    """The nodes inside of params that may be networks of their own: those that are more than a layer."""
+    inner = descents(root)[-1]
+    waiting = list(inner.children.values()) if isinstance(inner, Node) else []
+    while waiting:
+        node = waiting.pop(0)
+        if isinstance(node, Node) and any(isinstance(x, Node) for x in node.children.values()):
+            yield node
+            waiting[:0] = node.children.values()
+
+
 def fast_and_slow(root: Branch, tree: TreeSpec) -> tuple[Node, Node] | None:
     """The two copies in ``optax.LookaheadParams``, or None if the params are something else."""
     if not isinstance(root, Node) or root.children.keys() != {"fast", "slow"}:

@@ -114,7 +114,8 @@ def survey(
     named = NamedKinds(kind)
     found = OptimizerSurvey()
     pairs = scopes(top, params)
-    networks = Networks(tree, top, [root for _, root in pairs], hints)
+    roots_known = [root for _, root in pairs]
+    networks = Networks(tree, top, roots_known, hints, are_said=params is not None)
     walks: list[tuple[Branch, Branch | None, bool]] = [
         *((scope, root, False) for scope, root in pairs),
         *((state, network, True) for state, network in networks.scopes_besides(pairs)),

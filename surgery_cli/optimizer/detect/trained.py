@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from surgery_cli.optimizer.detect.copies import arrays_of
 from surgery_cli.optimizer.detect.mirrors import Branch, Node, path_of
-from surgery_cli.optimizer.detect.params_root import is_optimizer_name, params_child
+from surgery_cli.optimizer.detect.params_root import descents, is_optimizer_name, params_child
 from surgery_cli.optimizer.detect.states import looks_like_chain, looks_like_state
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import TreeSpec
 
 
 def trees_and_states(top: Branch, roots: Sequence[Branch]) -> tuple[list[Branch], list[Node]]:
@@ -21,6 +23,23 @@ def trees_and_states(top: Branch, roots: Sequence[Branch]) -> tuple[list[Branch]
     if isinstance(top, Node) and all(paths):
         _sort_out(top, others, states)
     return [*roots, *(tree for one in others for tree in _besides(one, paths))], states
+
+
+def named_as(left: Sequence[LeafPath], trees: Sequence[Branch], tree: TreeSpec) -> set[LeafPath]:
+    """Which of ``trees`` have some leaf under the keys in which one of ``left`` ends."""
+    found = set()
+    for one in trees:
+        inner = [path_of(node) for node in descents(one)]
+        keys = {
+            tuple(leaf[len(node) :])
+            for leaf in arrays_of(tree, one)
+            for node in inner
+            if leaf.is_below(node)
+        }
+        lengths = {len(key) for key in keys} - {0}
+        if any(tuple(leaf[-n:]) in keys for leaf in left for n in lengths):
+            found.add(path_of(one))
+    return found
 
 
 def _besides(branch: Branch, roots: Sequence[LeafPath]) -> Iterator[Branch]:
