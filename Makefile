@@ -1,6 +1,6 @@
 # Everything runs in .venv, which the first target that needs it makes: Python 3.11 or later, pip and make are enough.
 #   make demo     edit three real checkpoints and resume their training
-#   make test     run the tests, and of the slow ones this commit's fifth (ARGS="tests/test_plan.py -k rename" chooses,
+#   make test     run the tests, and of the slow ones this commit's eighth (ARGS="tests/test_plan.py -k rename" chooses,
 #                 ARGS="--turn all" leaves none out)
 #   make check    lint, format, types, then the tests: what CI runs
 #   make oracle   hold what becomes of optimizer state against training itself, for every optimizer of optax (long;

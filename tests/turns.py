@@ -1,6 +1,6 @@
-"""Slow tests take turns: of those that take half a second or more, each commit runs a fifth.
+"""Slow tests take turns: of those that take half a second or more, each commit runs an eighth.
 
-Which fifth, its hash decides, so that the same commit always runs the same tests, here and elsewhere. Where tests are
+Which of them, its hash decides, so that the same commit always runs the same tests, here and elsewhere. Where tests are
 named, and in ``make check-all``, all run. ``python -m tests.turns JUNIT.xml`` writes ``slow.txt`` anew from what
 ``make test ARGS="--turn all --junitxml=JUNIT.xml"`` measured.
 """
@@ -15,7 +15,7 @@ from zlib import crc32
 
 import pytest
 
-TURNS = 5
+TURNS = 8
 SLOW_SECONDS = 0.5
 TABLE = Path(__file__).with_name("slow.txt")
 
