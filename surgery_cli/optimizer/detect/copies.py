@@ -104,6 +104,16 @@ class Copies:
             self.fields[node.path] = frozenset((*place[len(tree) :], *keys) for keys in inner)
         return found + parts
 
+    def are_all_of(self, field: Node) -> bool:
+        """True if all that stands in a field of a state is of trees: of a joint optimizer of several.
+
+        Where a part alone is, it looks like one by chance, or was copied there.
+        """
+        inner = [child for child in field.children.values() if isinstance(child, Node)]
+        return bool(inner) and all(
+            self.mirrored_by(one, is_field=False) or self.are_all_of(one) for one in inner
+        )
+
     def _fit(self, tree: Branch, node: Node) -> Fit | None:
         """The tree, if a node has names and shapes of some or all of its params."""
         found = next(filter(None, (self._mirror(x, node) for x in descents(tree))), None)

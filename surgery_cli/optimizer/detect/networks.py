@@ -98,7 +98,9 @@ class Networks:
             for tree in filter(None, owners):
                 self._owned.setdefault(tree, []).append(branch.path)
         elif fits := self._copies.mirrored_by(branch, is_field=is_field):
-            owners = frozenset([self._owner(branch, fits, state, names)])
+            owners = frozenset([self._owner(branch, fits, state, names, is_field=is_field)])
+        elif is_field and not self._hints and not self._copies.are_all_of(branch):
+            return frozenset()
         else:
             of_state = looks_like_state(branch)
             goes_on = is_named and not (of_state or branch.is_sequence)
@@ -145,7 +147,9 @@ class Networks:
         }
         return frozenset(owners - {*self._roots})
 
-    def _owner(self, copy: Node, fits: list[Fit], state: Node, names: Keys) -> LeafPath | None:
+    def _owner(
+        self, copy: Node, fits: list[Fit], state: Node, names: Keys, *, is_field: bool = False
+    ) -> LeafPath | None:
         """The tree of one of ``fits``, all just like the copy, that it belongs to; None if it may be any."""
         distances = {fit.tree: self._distance(state, fit.tree) for fit in fits}
         near = [fit for fit in fits if distances[fit.tree] == min(distances.values())]
@@ -161,7 +165,7 @@ class Networks:
                 best = one
                 self._presumed |= {place} if len({fit.tree for fit in one}) == 1 else set()
         trees = list(dict.fromkeys(fit.tree for fit in best))
-        alike = self._namesakes.get(trees[0], ())
+        alike = self._namesakes.get(trees[0], ()) if is_field else ()
         rivals = [one for one in alike if likeness(names, one) >= shared[best[0]]]
         trees = [root for root in self._roots if any(x.is_below(root) for x in rivals)] + trees
         if len(trees) == 1:
