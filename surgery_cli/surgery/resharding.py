@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from surgery_cli.draft.recipe import Draft
@@ -42,6 +43,7 @@ def laid_out(
         tree: TreeSpec = sources[name].tree
         return tree
 
+    @cache  # it runs the script
     def shardings(name: str) -> Mapping[LeafPath, NamedSharding | None]:
         read = script if script is not None and script.name == name else read_script(name, say=say)
         found = aligned(read.name, read.abstract, draft.tree, items_of(checkpoint, draft))

@@ -77,6 +77,8 @@ def test_leaves_of_which_a_script_says_nothing_are_named(tmp_path: Path) -> None
     script = tmp_path / "train.py"
     lacking = """
 def lacking():
+    with open(__file__ + ".calls", "a") as calls:
+        calls.write("x")
     whole, made_ = state(), jax.eval_shape(made)
     return {**whole, "params": made_["params"]}
 """
@@ -88,6 +90,7 @@ def lacking():
     for name, is_noted in (("state", False), ("lacking", True)):
         report = reshard(source, tmp_path / name, like_init=f"{script}:{name}")
         assert any(said in note for note in report.notes) == is_noted, report.notes
+    assert (tmp_path / "train.py.calls").read_text() == "x"  # for the layout and the note alike
 
 
 @pytest.mark.parametrize("zarr3", [False, True])
