@@ -39,7 +39,7 @@ def has_no_name(tree: LeafPath) -> bool:
     >>> [has_no_name(LeafPath((key, "params"))) for key in ("variables", "teacher")]
     [True, False]
     """
-    return not {word for key in tree for word in str(key).lower().split("_")} - _ROLES
+    return not _words(tree) - _ROLES
 
 
 def is_named_as(names: Iterable[object], tree: LeafPath) -> bool:
@@ -49,17 +49,18 @@ def is_named_as(names: Iterable[object], tree: LeafPath) -> bool:
     >>> [is_named_as(("critic_opt_state",), one) for one in (tree, LeafPath(("target_critic",)))]
     [True, False]
     """
-    here = {word for text in names for word in str(text).lower().split("_")}
-    there = {word for text in tree for word in str(text).lower().split("_")}
-    said = here - _telling_nothing()
-    return bool(said) and said == there - _ROLES
+    said = _words(names) - _telling_nothing()
+    return bool(said) and said == _words(tree) - _ROLES
 
 
 def _said(keys: Iterable[object]) -> list[set[str]]:
     texts = {str(key).lower() for key in keys}
-    words = {word for text in texts for word in text.split("_")}
     bare = {word for text in texts for word in words_of(text)}
-    return [found - _telling_nothing() for found in (texts, words, bare)]
+    return [found - _telling_nothing() for found in (texts, _words(texts), bare)]
+
+
+def _words(keys: Iterable[object]) -> set[str]:
+    return {word for key in keys for word in str(key).lower().split("_")}
 
 
 @cache

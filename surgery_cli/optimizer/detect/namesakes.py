@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from surgery_cli.optimizer.detect.mirrors import Branch, Node, path_of
-from surgery_cli.optimizer.detect.params_root import descents
+from surgery_cli.optimizer.detect.params_root import descents, networks_in
 from surgery_cli.tree.paths import LeafPath
 
 
@@ -32,15 +32,13 @@ def namesakes(
 
 
 def _networks(root: Branch) -> Iterable[tuple[LeafPath, set[tuple[object, ...]]]]:
-    """What may be a network of its own, with the names of its leaves: a root, and the nodes in it.
+    """What may be a network of its own, with the names of its leaves: a root, and the networks in it.
 
-    Of nodes inside, names of one key tell nothing: every layer has a `kernel`.
+    Of networks inside, names of one key tell nothing: many have a `scale`.
     """
-    inner = descents(root)[-1]
     yield path_of(root), _all_names(root)
-    for child in inner.children.values() if isinstance(inner, Node) else ():
-        if isinstance(child, Node):
-            yield child.path, {names for names in _names(child) if len(names) > 1}
+    for network in networks_in(root):
+        yield network.path, {names for names in _names(network) if len(names) > 1}
 
 
 def _all_names(tree: Branch) -> set[tuple[object, ...]]:
