@@ -20,6 +20,17 @@ def test_every_page_stands_once_in_the_navigation():
     assert sorted(named) == sorted([*pages, *others])
 
 
+def test_links_of_the_site_stay_on_it():
+    """The build, which CI leaves to the night, refuses a link to what only the repository has."""
+    hooks = runpy.run_path(DOCS / "site_hooks.py")
+    shown = {path.name: path.read_text() for path in DOCS.glob("*.md")} | hooks["beside_the_docs"]()
+    files = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*") if path.is_file()}
+    for name, text in shown.items():
+        plain = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+        links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", hooks["on_page_markdown"](plain))
+        assert {*links} <= {*shown, *files}, name
+
+
 class Fetched(HTMLParser):
     """What a browser fetches to show a page: scripts, styles, pictures, fonts; not where links lead."""
 
