@@ -11,7 +11,7 @@ from surgery_cli import reports
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import ContractError, Problem, SurgeryError
 from surgery_cli.matching.subtrees import Former
-from surgery_cli.optimizer.detect.survey import survey
+from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.planning import Plan, plan_from_document
 from surgery_cli.planning.command_line import command_text
 from surgery_cli.resolution import resolve
@@ -76,7 +76,8 @@ def hold(
     found_in = aligned(script.name, script.abstract, tree, items)
     wanted, stored = found_in.wanted, found_in.stored
     found = breaches(stored, wanted)
-    every = mends(found, stored, wanted, slots, survey(wanted).slots, former) if found else []
+    there = survey(wanted) if found else OptimizerSurvey()
+    every = mends(found, stored, wanted, slots, there.slots, former) if found else []
     names = {path[0] for path in stored} if len(items) > 1 else None
 
     def tried(edits: Sequence[Edit]) -> TreeSpec:
@@ -94,7 +95,24 @@ def hold(
     broken = {path for breach in found for path in breach.leaves}
     agreeing = [str(path) for path in stored if path not in broken]
     not_checked = [str(path) for path in tree if path not in stored]
-    return Held(rows, agreeing, len(stored), not_checked, found_in.notes, mended)
+    notes = [*found_in.notes, *_other_optimizers(stored, there)]
+    return Held(rows, agreeing, len(stored), not_checked, notes, mended)
+
+
+def _other_optimizers(stored: TreeSpec, there: OptimizerSurvey) -> list[Consequence]:
+    """Where one state is of another optimizer than the script's: trees made equal do not make it the script's."""
+    if not there.family:
+        return []
+    here = survey(stored).family
+    others = [path for path, family in there.family.items() if here.get(path, family) != family]
+    if not others:
+        return []
+    first = others[0]
+    text = (
+        f"the script's optimizer is another: by its fields '{first}' is {here[first]} here and {there.family[first]} "
+        "there; what agrees in names may mean something else"
+    )
+    return [Consequence(DocsPage.OTHER_OPTIMIZER, text)]
 
 
 # --- edits that mend: tried out before they are shown ----------------------------------------------------------

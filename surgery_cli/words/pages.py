@@ -38,6 +38,7 @@ class DocsPage(StrEnum):
     OPERATIONS = "docs/operations.md"
     OPTIMIZERS = "docs/optimizers.md"
     OTHER_FORMATS = "docs/other-formats.md"
+    OTHER_OPTIMIZER = "docs/changing-the-optimizer.md"
     PROBE_BEFORE_COMMIT = "docs/proving-an-edit.md#before-it-is-committed"
     PROBE_INPUTS = "docs/finding-the-first-nan.md#inputs"
     PROBE_PARTS = "docs/finding-the-first-nan.md#parts-and-ensembles"

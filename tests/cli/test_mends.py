@@ -124,6 +124,18 @@ def renamed_on_schedule():
     return state(layers("xb"), optax.adamw(schedule()))
 
 
+def lion():
+    return state(layers("ab"), optax.lion(1e-3))
+
+
+def adafactor():
+    return state(layers("ab"), optax.adafactor(1e-3))
+
+
+def momentum():
+    return state(layers("ab"), optax.sgd(1e-3, momentum=0.9))
+
+
 def xy():
     return state(layers("xy"))
 
@@ -280,6 +292,18 @@ def test_what_may_have_another_name_is_never_advised_to_be_deleted(
         assert "surgery delete" not in finding.get("fix", "")
         ends = [(edit.get("at"), edit.get("to")) for edit in finding.get("edits", [])]
         assert ("params/layers_0", "params/layers_12") not in ends
+
+
+@pytest.mark.parametrize("after", ["lion", "adafactor", "momentum"])
+def test_another_optimizer_is_said_beside_what_would_make_the_trees_agree(
+    surgery, stored, script, after
+):
+    run = surgery("verify", stored("adamw"), "--like-init", script(after), "--json")
+    assert run.code == 1
+    said = f"by its fields 'opt_state/0' is adam-family here and {after} there"
+    assert any(said in note for note in run.document["notes"])
+    run = surgery("verify", stored("adam"), "--like-init", script("adamw"), "--json")
+    assert not any("optimizer is another" in note for note in run.document["notes"])
 
 
 def test_a_rename_on_record_tells_its_way_back(surgery, stored, script, tmp_path):
