@@ -57,6 +57,11 @@ def test_who_reads_it_is_told_to_wait_before_anything_else(tmp_path, surgery, wo
         assert "wait" not in refused.err
         assert ("an interrupted run of surgery was building" in refused.err) == is_named
         assert refused.code == (3 if is_named else 2)
+    if state in ("dead", "unknown") and not is_named:
+        what, why, fix = refused.err.splitlines()[:3]
+        assert "does not exist: the run that was to write it did not end" in what
+        assert PLACES[0] in why
+        assert f"`surgery clean {tmp_path}/new --dry-run`" in fix
 
 
 @pytest.mark.sampled(2)

@@ -5,7 +5,7 @@ Everything here is told from names and first bytes; nothing is ever unpickled.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Final
@@ -65,8 +65,8 @@ def missing(path: Path) -> SurgeryError:
             fix=f"`mv '{path}{SET_ASIDE_SUFFIX}' '{path}'` brings the old one back",
         )
     built = [path.with_name(n) for n in names if n.startswith(f".{path.name}{STAGING_MARK}")]
-    if parent == path.parent and built and (claim := claim_on(path, built)) is not None:
-        return claimed(claim)
+    if parent == path.parent and built:
+        return _interrupted(path, built)
     unfinished = [name for name in names if unfinished_name(name) == path.name]
     if parent == path.parent and unfinished:
         return CheckpointError(
@@ -89,6 +89,17 @@ def missing(path: Path) -> SurgeryError:
         f"'{path}' does not exist",
         why=f"'{parent}' is the last part of it that does" if parent != path.parent else "",
         fix=f"near it: {said}" if said else f"'{parent}' is empty",
+    )
+
+
+def _interrupted(path: Path, built: Sequence[Path]) -> SurgeryError:
+    """The error for a destination at which nothing stands, while something beside it is of a run that was to."""
+    if (claim := claim_on(path, built)) is not None:
+        return claimed(claim)
+    return MissingError(
+        f"'{path}' does not exist: the run that was to write it did not end",
+        why=f"beside it stands what that run had built, '{built[0].name}'; it was never verified",
+        fix=f"run it again; `surgery clean {quote(str(path))} --dry-run` says what can be gone on from",
     )
 
 
