@@ -120,6 +120,6 @@ def test_the_table_is_of_what_was_measured(tmp_path):
     junit.write_text(
         '<testsuites><testsuite><testcase classname="tests.cli.test_a" name="test_b[x::y]" time="0.9"/>'
         '<testcase classname="tests.cli.test_a" name="test_b[z]" time="0.5"/>'
-        '<testcase classname="tests.test_c" name="test_d" time="0.4"/></testsuite></testsuites>'
+        '<testcase classname="tests.test_c" name="test_d" time="0.2"/></testsuite></testsuites>'
     )
     assert turns.table_of(junit) == "0.7 tests/cli/test_a.py::test_b\n"

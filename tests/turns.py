@@ -1,4 +1,4 @@
-"""Slow tests take turns: of those that take half a second or more, each commit runs an eighth.
+"""Slow tests take turns: of those that take 0.3 seconds or more, each commit runs an eighth.
 
 Which of them, its hash decides, so that the same commit always runs the same tests, here and elsewhere. Where tests are
 named, and in ``make check-all``, all run. ``python -m tests.turns JUNIT.xml`` writes ``slow.txt`` anew from what
@@ -16,7 +16,7 @@ from zlib import crc32
 import pytest
 
 TURNS = 8
-SLOW_SECONDS = 0.5
+SLOW_SECONDS = 0.3
 TABLE = Path(__file__).with_name("slow.txt")
 
 
