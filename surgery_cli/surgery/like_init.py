@@ -20,6 +20,7 @@ from surgery_cli.script.findings import Edit, Mend, Slots
 from surgery_cli.script.former_paths import former_paths
 from surgery_cli.script.function import Say, Script, read_script
 from surgery_cli.script.items import aligned
+from surgery_cli.script.other_optimizers import other_optimizers
 from surgery_cli.script.repairs import mends
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.tree.specs import TreeSpec
@@ -95,24 +96,8 @@ def hold(
     broken = {path for breach in found for path in breach.leaves}
     agreeing = [str(path) for path in stored if path not in broken]
     not_checked = [str(path) for path in tree if path not in stored]
-    notes = [*found_in.notes, *_other_optimizers(stored, there)]
+    notes = [*found_in.notes, *other_optimizers(stored, there)]
     return Held(rows, agreeing, len(stored), not_checked, notes, mended)
-
-
-def _other_optimizers(stored: TreeSpec, there: OptimizerSurvey) -> list[Consequence]:
-    """Where one state is of another optimizer than the script's: trees made equal do not make it the script's."""
-    if not there.family:
-        return []
-    here = survey(stored).family
-    others = [path for path, family in there.family.items() if here.get(path, family) != family]
-    if not others:
-        return []
-    first = others[0]
-    text = (
-        f"the script's optimizer is another: by its fields '{first}' is {here[first]} here and {there.family[first]} "
-        "there; what agrees in names may mean something else"
-    )
-    return [Consequence(DocsPage.OTHER_OPTIMIZER, text)]
 
 
 # --- edits that mend: tried out before they are shown ----------------------------------------------------------
