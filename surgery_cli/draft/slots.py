@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -148,6 +149,16 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def settled(self, **known: Any) -> Slot:
         """The slot with what is ``known`` of it now, of which nothing is left to settle."""
         return msgspec.structs.replace(self, unsure_because="", settled_by=(), **known)
+
+    def rebased(self, place: Callable[[LeafPath], LeafPath], **own: LeafPath) -> Slot:
+        """The slot where nodes and clocks got another ``place``; ``own`` says where itself and its param stand."""
+        return msgspec.structs.replace(
+            self,
+            node=place(self.node),
+            root=place(self.root),
+            clocks=tuple(map(place, self.clocks)),
+            **own,
+        )
 
     @property
     def meaning(self) -> tuple[int | None, bool, bool, bool]:

@@ -2,23 +2,56 @@
 
 from __future__ import annotations
 
-from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
-from surgery_cli.tree.specs import TreeSpec
+from collections.abc import Collection
+
+from surgery_cli.script.findings import Slots
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
 
 
-def other_optimizers(stored: TreeSpec, there: OptimizerSurvey) -> list[Consequence]:
-    """Where one state is of another optimizer than the script's: trees made equal do not make it the script's."""
-    if not there.family:
-        return []
-    here = survey(stored).family
-    others = [path for path, family in there.family.items() if here.get(path, family) != family]
-    if not others:
-        return []
-    first = others[0]
-    text = (
-        f"the script's optimizer is another: by its fields '{first}' is {here[first]} here and {there.family[first]} "
-        "there; what agrees in names may mean something else"
-    )
-    return [Consequence(DocsPage.OTHER_OPTIMIZER, text)]
+def other_states(here: Slots, there: Slots) -> dict[LeafPath, tuple[str, str]]:
+    """The states of two optimizers at one place, by the families of both; not those that only stand elsewhere."""
+    old, new = _families(here), _families(there)
+    return {
+        state: (old[state], family)
+        for state, family in new.items()
+        if old.get(state, family) != family
+        and family not in old.values()
+        and old[state] not in new.values()
+    }
+
+
+def whole_states_of(states: Collection[LeafPath], slots: Slots) -> set[LeafPath]:
+    """The whole optimizer states that some states are parts of."""
+    return {slot.whole_state for slot in slots.values() if slot.state in states}
+
+
+def are_of_one_field(old: LeafPath, new: LeafPath, here: Slots, there: Slots) -> bool:
+    """False if a rename of a node would make the slots of one field another's: a momentum squares of gradients."""
+    for path, slot in here.items():
+        other = there.get(new / path[len(old) :]) if path.is_below(old) else None
+        if other is None or not slot.optimizer or not other.optimizer:
+            continue
+        if (slot.optimizer, slot.name) != (other.optimizer, other.name):
+            return False
+    return True
+
+
+def said_of_others(here: Slots, there: Slots) -> list[Consequence]:
+    """That the script's optimizer is another: trees made equal do not make a state its own."""
+    for state, (old, new) in other_states(here, there).items():
+        text = (
+            f"the script's optimizer is another: by its fields '{state}' is {old} here and {new} there; what agrees "
+            "in names may mean something else"
+        )
+        return [Consequence(DocsPage.OTHER_OPTIMIZER, text)]
+    return []
+
+
+def _families(slots: Slots) -> dict[LeafPath, str]:
+    return {
+        slot.state: slot.optimizer
+        for slot in slots.values()
+        if slot.in_optimizer and slot.optimizer
+    }

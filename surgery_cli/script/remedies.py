@@ -194,6 +194,7 @@ ANOTHER_OPTIMIZER: Final = (
     "the script's optimizer is another: take its state from a checkpoint that the script saves fresh, and "
     "what both have from this one; docs/changing-the-optimizer.md has the plans"
 )
+OF_ANOTHER: Final = "another optimizer's: no edit alone makes its state; docs/changing-the-optimizer.md has the plans"
 FRESH: Final = (
     "the checkpoint has no values for it: leave it out of the function, or restore with "
     "`partial_restore=True`, which keeps the values of a concrete target"

@@ -6,8 +6,6 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from surgery_cli.matching.structures import DIGITS, numbered
 from surgery_cli.script.contract import RAISES, Breach, specs_below
 from surgery_cli.script.findings import Edit, Mend, Slots
@@ -32,13 +30,16 @@ def after_renames(moves: Moves, stored: TreeSpec, slots: Slots) -> tuple[TreeSpe
             if slot.param.is_below(old):
                 params[path] = new / slot.param[len(old) :]
                 places[path] = slot.place_for(params[path]) or path
-    moved = {
-        places.get(path, path): msgspec.structs.replace(
-            slot, path=places.get(path, path), param=params.get(path, slot.param)
-        )
+
+    def place(node: LeafPath) -> LeafPath:
+        above = next((old for old in moves if node.is_below(old)), None)
+        return node if above is None else moves[above] / node[len(above) :]
+
+    moved = [
+        slot.rebased(place, path=places.get(path, path), param=params.get(path, slot.param))
         for path, slot in slots.items()
-    }
-    return stored.mapped(lambda path: places.get(path, path)), moved
+    ]
+    return stored.mapped(lambda path: places.get(path, path)), {slot.path: slot for slot in moved}
 
 
 def is_plain(new: LeafPath, stored: TreeSpec) -> bool:

@@ -9,8 +9,9 @@ import msgspec
 from surgery_cli.matching.subtrees import Former
 from surgery_cli.script.contract import Breach, specs_below
 from surgery_cli.script.contract import breaches as breaches_of
-from surgery_cli.script.findings import Mend, Slots
-from surgery_cli.script.remedies import ANOTHER_OPTIMIZER, FRESH, remedy
+from surgery_cli.script.findings import Edit, Mend, Slots
+from surgery_cli.script.other_optimizers import are_of_one_field, other_states, whole_states_of
+from surgery_cli.script.remedies import ANOTHER_OPTIMIZER, FRESH, OF_ANOTHER, remedy
 from surgery_cli.script.renamed_subtrees import Moves, Reasons, moves_among
 from surgery_cli.script.renames import (
     STRUCTURAL,
@@ -53,7 +54,14 @@ def mends(
         first, after, slots = boxed(boxes, breaches, stored, slots_here)
         left = breaches_of(after, wanted)
         return [first, *mends(left, after, wanted, slots, slots_there, former)]
-    moves, reasons = moves_among(stored, wanted, former)
+    paired, reasons = moves_among(stored, wanted, former)
+    apart = other_states(slots_here, slots_there)
+    moves = {
+        old: new
+        for old, new in paired.items()
+        if are_of_one_field(old, new, slots_here, slots_there)
+        and not any(node.is_below(state) for node in (old, new) for state in apart)
+    }
     plain = {old: new for old, new in moves.items() if is_plain(new, stored)}
     params = {old: new for old, new in plain.items() if old not in twins_of(plain, slots_here)}
     found: list[Mend] = []
@@ -159,12 +167,16 @@ def _with_twins(
         leader = _leading(breach, slots, by_leaf)
         if leader is not None:
             leaders[id(breach)] = leader
-    found = []
+    found, others = [], whole_states_of(other_states(slots_here, slots_there), slots_there)
     for breach in breaches:
         if id(breach) in leaders:
             continue
         twins = tuple(b for b in breaches if leaders.get(id(b)) is breach)
-        edits, said = remedy(breach, breaches, stored, slots_here, states)
+        if breach.what in STRUCTURAL and any(breach.path.is_below(state) for state in others):
+            mending: tuple[Edit, ...] = ()
+            said = OF_ANOTHER
+        else:
+            mending, said = remedy(breach, breaches, stored, slots_here, states)
         found.append(
             Mend(
                 path=breach.path,
@@ -174,7 +186,7 @@ def _with_twins(
                 effect=breach.effect,
                 breaches=(breach, *twins),
                 twins=tuple(str(twin.path) for twin in twins),
-                edits=edits,
+                edits=mending,
                 advice=said,
             )
         )

@@ -124,9 +124,9 @@ class Wrapping(msgspec.Struct, frozen=True):
 
     def slots(self, slots: Mapping[LeafPath, Slot]) -> dict[LeafPath, Slot]:
         """The slots as they stand then."""
-        fields = ("path", "param", "node", "root")
+        place = self.place
         moved = [
-            msgspec.structs.replace(slot, **{f: self.place(getattr(slot, f)) for f in fields})
+            slot.rebased(place, path=place(slot.path), param=place(slot.param))
             for slot in slots.values()
         ]
         return {slot.path: slot for slot in moved}

@@ -11,7 +11,7 @@ from surgery_cli import reports
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import ContractError, Problem, SurgeryError
 from surgery_cli.matching.subtrees import Former
-from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
+from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.planning import Plan, plan_from_document
 from surgery_cli.planning.command_line import command_text
 from surgery_cli.resolution import resolve
@@ -20,7 +20,7 @@ from surgery_cli.script.findings import Edit, Mend, Slots
 from surgery_cli.script.former_paths import former_paths
 from surgery_cli.script.function import Say, Script, read_script
 from surgery_cli.script.items import aligned
-from surgery_cli.script.other_optimizers import other_optimizers
+from surgery_cli.script.other_optimizers import said_of_others
 from surgery_cli.script.repairs import mends
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.tree.specs import TreeSpec
@@ -77,8 +77,8 @@ def hold(
     found_in = aligned(script.name, script.abstract, tree, items)
     wanted, stored = found_in.wanted, found_in.stored
     found = breaches(stored, wanted)
-    there = survey(wanted) if found else OptimizerSurvey()
-    every = mends(found, stored, wanted, slots, there.slots, former) if found else []
+    there = survey(wanted).slots if found else {}
+    every = mends(found, stored, wanted, slots, there, former) if found else []
     names = {path[0] for path in stored} if len(items) > 1 else None
 
     def tried(edits: Sequence[Edit]) -> TreeSpec:
@@ -96,7 +96,7 @@ def hold(
     broken = {path for breach in found for path in breach.leaves}
     agreeing = [str(path) for path in stored if path not in broken]
     not_checked = [str(path) for path in tree if path not in stored]
-    notes = [*found_in.notes, *other_optimizers(stored, there)]
+    notes = [*found_in.notes, *said_of_others(slots, there)]
     return Held(rows, agreeing, len(stored), not_checked, notes, mended)
 
 
