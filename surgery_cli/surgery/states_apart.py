@@ -17,6 +17,7 @@ from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS, has_restarted
 from surgery_cli.optimizer.follow.decays import decays_tried
 from surgery_cli.planning import Plan
 from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.surgery.arrived_states import as_it_stands, clocks_of_others, copies_of_others
 from surgery_cli.surgery.clock_values import Numbers
 from surgery_cli.surgery.optimizers import Look, survey_state
 from surgery_cli.surgery.schedules_apart import schedules_apart
@@ -117,6 +118,10 @@ class Comparison:
         """What is to be said of the states of all sources, and what was read to know it."""
         said = [*self._donors_clocks(draft, sources), *self._mixed_slots(draft, sources)]
         said += [Look(note) for note in schedules_apart(draft, sources, self._numbers)]
+        after = as_it_stands(draft)
+        notes = copies_of_others(after, sources)
+        notes += clocks_of_others(after, sources, self.number, self.survey)
+        said += map(Look, notes)
         return said + self._reads()
 
     def _donors_clocks(self, draft: Draft, sources: Mapping[str, Any]) -> list[Look]:
