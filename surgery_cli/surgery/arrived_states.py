@@ -40,7 +40,7 @@ def copies_of_others(draft: Draft, sources: Sources) -> list[Consequence]:
     """Copies of params in a state that are of other params: schedule-free's z, from which it goes on."""
     apart: dict[LeafPath, Slot] = {}
     for slot in draft.slots.values():
-        if not (slot.takes_param and slot.in_optimizer):
+        if not (slot.takes_param and slot.in_optimizer) or _is_of_last_step(slot, draft):
             continue
         own, of = (_places(path, draft, sources) for path in (slot.path, slot.param))
         if own and of and not own & of:
@@ -88,6 +88,12 @@ def clocks_of_others(
                 said += f"'{name}': {clocked.shifted}"
                 found.append(Consequence(DocsPage.DONOR_SLOTS, said))
     return found
+
+
+def _is_of_last_step(slot: Slot, draft: Draft) -> bool:
+    """True for the params before a step, of L-BFGS: without a step behind it, it looks at none."""
+    clocks = (draft.clocks.get(path) for path in slot.clocks)
+    return any(clock is not None and clock.drives == "memory" for clock in clocks)
 
 
 def _home(path: LeafPath, draft: Draft) -> Any:

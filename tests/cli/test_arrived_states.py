@@ -15,7 +15,6 @@ from surgery_cli.script.optimizer_call import optimizer_of
 from tests.optimizer.factory_trials import STATES
 
 CALLS = STATES | {
-    "lbfgs": "scale_by_lbfgs(memory_size=2)",
     "mechanic": "mechanize(adam(0.1))",
     "sam": "sam(opaque_mode=False, optimizer=sgd(0.1), adv_optimizer=sgd(0.1))",
     "schedule_free": "schedule_free_adamw(0.1)",
@@ -23,7 +22,8 @@ CALLS = STATES | {
 HOLDING = {
     kind.name: names
     for kind in KINDS
-    if (names := [n for n, f in kind.fields.items() if f.is_params_like and f.fresh is None])
+    if (names := [name for name, field in kind.fields.items() if field.is_params_like])
+    and "memory" not in kind.clocks.values()
 }
 """The fields in which a state keeps copies of params."""
 

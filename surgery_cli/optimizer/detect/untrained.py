@@ -20,7 +20,8 @@ def copies_of_trained(
 ) -> Findings:
     """The copies among ``trees`` of params with ``slots``; of several that one may copy, those of its name.
 
-    A copy has every param that is trained of a tree, whatever else stands there, or is just like a network in it.
+    A copy has every param that is trained of a tree, whatever else stands there, or is just like a network in it; or
+    it has some of its params and nothing else, each at its very place.
     """
     params = {
         slot.param for slot in slots.values() if slot.in_optimizer and slot.relation != "hole"
@@ -47,18 +48,27 @@ def copies_of_trained(
 def _fits(
     tree: TreeSpec, trained: Branch, shapes: Shapes, copy: Node, params: Collection[LeafPath]
 ) -> Iterator[Mirror]:
-    for node in descents(trained):
-        fit = mirror(node, copy, tree)
-        if fit is not None and fit.pairs and fit.relation == "same":
-            has = {pair.param for pair in fit.pairs}
-            if all(param in has for param in params if param.is_below(path_of(trained))):
-                yield fit
-                return
-    for state in descents(copy):
+    wholes = [fit for node in descents(trained) if (fit := _like(tree, node, copy)) is not None]
+    for fit in wholes:
+        has = {pair.param for pair in fit.pairs}
+        if all(param in has for param in params if param.is_below(path_of(trained))):
+            yield fit
+            return
+    networks = [
+        fit
+        for state in descents(copy)
         # of one layer alone there are many by chance
-        if isinstance(state, Node) and any(map(_is_node, state.children.values())):
-            fits = [mirror(node, state, tree) for node in shapes.equal_to(state)]
-            yield from (fit for fit in fits if fit is not None and fit.pairs)
+        if isinstance(state, Node) and any(map(_is_node, state.children.values()))
+        for node in shapes.equal_to(state)
+        if (fit := mirror(node, state, tree)) is not None and fit.pairs
+    ]
+    yield from networks or wholes[:1]
+
+
+def _like(tree: TreeSpec, params: Branch, copy: Node) -> Mirror | None:
+    """The copy as one of params, or of some of them, by their very keys and shapes."""
+    fit = mirror(params, copy, tree)
+    return fit if fit is not None and fit.pairs and fit.relation == "same" else None
 
 
 def _is_node(branch: Branch) -> bool:

@@ -336,7 +336,7 @@ _TOLD: Final[tuple[Kind, ...]] = (
         clocks={"count": "memory"},
         running={"weights_memory": 0.0},
         fields={
-            "params": msgspec.structs.replace(_PARAMS, fresh=0.0),
+            "params": _PARAMS,
             "updates": _FIRST,
             "diff_params_memory": Field(fixed=1, relations=("stacked",)),
             "diff_updates_memory": Field(of_signal=1, relations=("stacked",)),
