@@ -87,8 +87,12 @@ to add. `inspect --optimizer` shows for each slot the param that it is of; where
 follows, the preview says so.
 
 Under edits of values, copies beside the optimizer state (an EMA of the params, a target network) stay unless named;
-the preview says which; edits of shapes and names take them along. A copy of a part of the params is one if it is just
-like a network in them. Named with the params, a `reinit` draws other values for them, as every path has its own. For
+the preview says which; edits of shapes and names take them along. A copy of a part of the params is one if each of
+its leaves has the very keys and shape of its original, from the root of the params (`ema/embed/embedding`), or if it
+is just like one network in them, and no other. An average of a single layer without the keys above it
+(`ema_head/kernel`), under keys of its own (one string a leaf) or as a list is nobody's: edit it by name. With `--item`,
+what stands in other items stays as it is. Named with the params, a `reinit` draws other values for them, as every path
+has its own. For
 equal ones, in the same plan after the `reinit` of the params: `delete` the copy, and `copy` the params to its place.
 
 Behind a trust ratio, the scale of a param or another norm of a whole leaf (LARS, Adafactor's momentum, NovoGrad), a

@@ -47,8 +47,8 @@ def open_values(family: Family, why: str) -> Open:
 
 def open_between(made: TreeSpec, wanted: TreeSpec) -> list[Open]:
     """Everything in which the two trees differ; whole nodes as one."""
-    printed = {path.text: path for path in wanted}
-    matched = {path: printed[path.text] for path in made if path.text in printed}
+    by_keys = {tuple(map(str, path)): path for path in wanted}  # a key may have slashes
+    matched = {path: by_keys[keys] for path in made if (keys := tuple(map(str, path))) in by_keys}
     extra = [path for path in made if path not in matched]
     reached = set(matched.values())
     missing = [path for path in wanted if path not in reached]

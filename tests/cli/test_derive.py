@@ -718,3 +718,16 @@ def test_it_is_said_of_which_others_axes_are_taken():
         }
         why = {str(pair.old): pair.why for pair in paired(olds, news).pairs}
         assert wanted in why["q_proj.weight"]
+
+
+def test_a_key_with_slashes_is_not_the_place_that_it_spells(surgery, tmp_path):
+    """Exit code 0 says that the plan makes the tree of B: of a plan that is refused it was said, too."""
+    leaf = np.arange(6, dtype=np.float32)
+    np.savez(tmp_path / "flat.npz", **{"params/a/bias": leaf})
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "nested", {"params": {"a": {"bias": leaf}}})
+    found = surgery("derive", tmp_path / "flat.npz", tmp_path / "nested")
+    assert "0 gaps" not in found.err
+    (tmp_path / "plan.yaml").write_text(found.out)
+    planned = surgery("plan", tmp_path / "flat.npz", tmp_path / "plan.yaml")
+    assert (found.code == 0) == (planned.code == 0)
