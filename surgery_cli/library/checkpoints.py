@@ -163,7 +163,7 @@ class OpenCheckpoint(Mapping[str, Leaf]):
 
     @property
     def fingerprint(self) -> str:
-        """Digest of its metadata and of names, sizes and times of its data files."""
+        """Digest of its metadata and of names and sizes of its data files; no value is read."""
         return self._checkpoint.fingerprint
 
     def select(self, *patterns: str) -> dict[str, Leaf]:

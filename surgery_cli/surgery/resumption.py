@@ -19,6 +19,7 @@ from surgery_cli.proof.structure import compare
 from surgery_cli.proof.surgery_json import versions
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
+from surgery_cli.store.files.fingerprints import of_versions
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.aftermath import kept
@@ -77,7 +78,8 @@ def head_of(prepared: Prepared, options: Options) -> Head:
         if is_repeatable(leaf.output.recipe)
     )
     programs = {"surgery": __version__, **versions()}
-    return Head(prepared.draft.digest, programs, settings, the_same(), count)
+    read = of_versions(source.place_on_disk for source in prepared.sources.values())
+    return Head(prepared.draft.digest, programs, settings, the_same(), count, read)
 
 
 class Resumption(NamedTuple):
@@ -231,6 +233,12 @@ def _refuse_another(left: Left, kept: Head, head: Head, prepared: Prepared, targ
         remedy = f"{goes_on(kept)}; {clean} removes it"
     if kept.draft != head.draft:
         raise _of_another_draft(left, kept.draft, head.draft, prepared, remedy)
+    if kept.versions != head.versions:
+        raise CheckpointError(
+            f"what is read is not what it was when '{left.path}' was begun",
+            why="its files have the same names and sizes, and were written since",
+            fix=f"blocks of both would stand in one result: {remedy}",
+        )
     for what, ours, theirs in (
         ("version", head.programs, kept.programs),
         ("setting", head.settings, kept.settings),

@@ -106,6 +106,17 @@ def test_what_was_kept_is_for_this_command_alone_and_goes_with_its_journal(run, 
 
 
 @pytest.mark.parametrize("service", ["gs"], indirect=True)
+def test_an_object_that_was_written_anew_is_another_source(run, service, source, tmp_path):
+    assert run(*command(source, service), cut=["entry+", 5, "SIGKILL"])["code"] == -9
+    uploaded(service, tmp_path / "ck", source)
+    ended = run(*command(source, service))
+    assert (ended["code"], "what is read is not what it was when" in ended["said"]) == (3, True)
+    assert run("clean", f"{service.root}/new")["code"] == 0
+    assert run(*command(source, service))["code"] == 0
+    check(service, tmp_path)
+
+
+@pytest.mark.parametrize("service", ["gs"], indirect=True)
 def test_only_one_run_goes_on(run, service, source, tmp_path):
     assert run(*command(source, service), cut=["entry+", 5, "SIGKILL"])["code"] == -9
     left = json.loads(service.content(LOCK))

@@ -269,6 +269,24 @@ def test_what_is_of_another_draft_or_version_or_setting_is_refused_by_name(run, 
     assert everything_of(left) == before
 
 
+def test_what_was_written_anew_under_its_name_and_size_is_another_source(run, sources, tmp_path):
+    """As a damaged source is repaired; nothing but its time tells, and blocks of both would stand in one result."""
+    source, new = tmp_path / "source", tmp_path / "new"
+    shutil.copytree(sources / "ocdbt", source)
+    left = cut_short(run, source, new, ("entry+", 5))
+    before = everything_of(left)
+    (data, *_) = sorted(path for path in source.rglob("d/*") if path.is_file())
+    content = data.read_bytes()
+    data.unlink()
+    data.write_bytes(content)
+    ended = run(*command(source, new))
+    assert (ended["code"], "what is read is not what it was when" in ended["said"]) == (3, True)
+    assert everything_of(left) == before
+    assert run("clean", new)["code"] == 0
+    assert run(*command(source, new))["code"] == 0
+    check(new)
+
+
 def test_versions_are_told_apart(run, sources, tmp_path):
     source, new = sources / "ocdbt", tmp_path / "new"
     left = cut_short(run, source, new, ("entry+", 5))

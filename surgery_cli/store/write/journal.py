@@ -23,7 +23,8 @@ class Head(msgspec.Struct, frozen=True, tag="head"):
     """What is made, by what: only a run of which all of this is the same may go on.
 
     ``draft`` is the digest of the draft, with the fingerprints of all that is read; ``settings`` are those beside it on
-    which the bytes of the result depend. ``command`` goes on, and ``bytes`` of values are to be written.
+    which the bytes of the result depend. ``command`` goes on, and ``bytes`` of values are to be written. ``versions``
+    tells what is read from what came in its place under the same names and sizes, of which the draft knows nothing.
     """
 
     draft: str
@@ -31,6 +32,7 @@ class Head(msgspec.Struct, frozen=True, tag="head"):
     settings: Mapping[str, str]
     command: str = ""
     bytes: int = 0
+    versions: str = ""
 
 
 class Placed(msgspec.Struct, frozen=True, tag="placed"):
