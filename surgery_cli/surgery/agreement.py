@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from surgery_cli.hosts.membership import Membership
 
 
+_VERSIONS: Final = "source's version"
+"""Copies with the same metadata, and files of the same names and sizes, may hold other values all the same."""
+
+
 def agree(membership: Membership, prepared: Prepared, destination: Path, options: Options) -> None:
     """Compare release, places, draft, and every option that is not of one host, with those of all others.
 
@@ -29,6 +33,7 @@ def agree(membership: Membership, prepared: Prepared, destination: Path, options
         "source": str(prepared.checkpoint.location.root),
         "destination": str(destination),
         "draft": prepared.draft.digest,
+        _VERSIONS: prepared.file_versions,
         "compact": " ".join(name for name, chosen in prepared.compact.items() if chosen),
         **_told(options),
         **_told(options.probe_options),
@@ -40,6 +45,7 @@ def agree(membership: Membership, prepared: Prepared, destination: Path, options
         for number, other in enumerate(said)
         for what in own
         if other.get(what) != said[0].get(what)
+        and (what != _VERSIONS or other["draft"] == said[0]["draft"])
     ]
     if problems:
         raise PlanError.of(problems)
@@ -61,6 +67,12 @@ def _disagreement(
     if what == "draft" and first[DigestPart().source] != other[DigestPart().source]:
         named = "source's fingerprint, in its draft"
     where = [f"'{membership.host_of(one)}'" for one in (0, number)]
+    if what == _VERSIONS:
+        return Problem(
+            f"process {number} on {where[1]} reads other files than process 0 on {where[0]}",
+            why="of the same names and sizes, but written at other times: nothing says that they hold the same",
+            fix="name a source that is one place for all hosts: on a disk that they share, or in a bucket",
+        )
     return Problem(
         f"process {number} on {where[1]} is not about to do what process 0 on {where[0]} is",
         why=f"its {named} is '{other}', there '{first}'",

@@ -30,6 +30,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.export.planning import plan_export
 from surgery_cli.store.export.table import FORMATS
 from surgery_cli.store.files.array_file import SUFFIXES, ArrayFile
+from surgery_cli.store.files.fingerprints import of_versions
 from surgery_cli.store.filesystem.boundary import Boundary
 from surgery_cli.store.filesystem.listing import step_name
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -103,6 +104,11 @@ class Prepared(msgspec.Struct, frozen=True):
     """Names of items beside the trees that do not come along."""
     output: Export | None = None
     """In which format of other programs the result is: nothing but leaves comes along then."""
+
+    @property
+    def file_versions(self) -> str:
+        """What tells the files that are read from others of the same names and sizes: hexadecimal."""
+        return of_versions(source.place_on_disk for source in self.sources.values())
 
     @property
     def is_export(self) -> bool:

@@ -19,7 +19,6 @@ from surgery_cli.proof.structure import compare
 from surgery_cli.proof.surgery_json import versions
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
-from surgery_cli.store.files.fingerprints import of_versions
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.aftermath import kept
@@ -78,8 +77,8 @@ def head_of(prepared: Prepared, options: Options) -> Head:
         if is_repeatable(leaf.output.recipe)
     )
     programs = {"surgery": __version__, **versions()}
-    read = of_versions(source.place_on_disk for source in prepared.sources.values())
-    return Head(prepared.draft.digest, programs, settings, the_same(), count, read)
+    versions_read = prepared.file_versions
+    return Head(prepared.draft.digest, programs, settings, the_same(), count, versions_read)
 
 
 class Resumption(NamedTuple):

@@ -1,9 +1,12 @@
 """Processes of one run that were not told the same: every option that is not of one host is compared."""
 
+import shutil
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
+import numpy as np
 import pytest
 
 from surgery_cli.errors import PlanError
@@ -13,29 +16,33 @@ from surgery_cli.settings.calls import CallOptions
 from surgery_cli.settings.declaration import settings_of
 from surgery_cli.settings.run import Options
 from surgery_cli.surgery.agreement import agree
-from tests.hosts.companies import BoardInMemory
+from surgery_cli.surgery.preparation import prepare
+from tests.hosts.companies import BoardInMemory, saved
+from tests.hosts.test_same_result import plan
 
 OF_HOST = {"coordinator", "process", "processes", "memory_bytes", "bytes_per_second"}
 PREPARED = SimpleNamespace(
     checkpoint=SimpleNamespace(location=SimpleNamespace(root="src")),
     draft=SimpleNamespace(digest="sha256:0"),
     compact={},
+    file_versions="0",
 )
 
 
-def refusal(first, second):
-    """What a second process that was told something else is told; '' where both go on."""
+def refusal(first, second, first_finds=PREPARED, finds=PREPARED):
+    """What a second process is told that was told something else, or ``finds`` it; '' where both go on."""
     board, said = BoardInMemory(), [""]
 
-    def take_part(number, options):
+    def take_part(number, options, found):
+        membership = Membership(board, Seat("", number, 2), lambda _: None)
         try:
-            agree(Membership(board, Seat("", number, 2), lambda _: None), PREPARED, "dst", options)
+            agree(membership, found, "dst", options)
         except PlanError as error:
             said[0] = str(error)
 
-    other = threading.Thread(target=take_part, args=[1, second], daemon=True)
+    other = threading.Thread(target=take_part, args=[1, second, finds], daemon=True)
     other.start()
-    take_part(0, first)
+    take_part(0, first, first_finds)
     other.join(60)
     return said[0]
 
@@ -56,3 +63,18 @@ def test_an_option_on_one_process_alone_is_refused_by_name(name):
 def test_so_is_how_the_probe_calls_the_model(name):
     calls = otherwise(CallOptions(), name)
     assert settings_of(CallOptions)[name].option in refusal(Options(), Options(probe_options=calls))
+
+
+@pytest.mark.parametrize("is_copy", [False, True])
+def test_a_copy_is_no_source_of_the_same_run(tmp_path, is_copy):
+    """Its metadata are the same, and so are names and sizes of its files; the values need not be."""
+    here = saved(tmp_path / "ck", {"w": np.arange(100, dtype=np.float32)})
+    there = Path(shutil.copytree(here, tmp_path / "there" / "ck", copy_function=shutil.copyfile))
+    found = [
+        prepare(str(place), plan([]), Options()) for place in (here, there if is_copy else here)
+    ]
+    assert found[0].draft.digest == found[1].draft.digest
+    told = [
+        SimpleNamespace(**vars(PREPARED) | {"file_versions": one.file_versions}) for one in found
+    ]
+    assert ("reads other files" in refusal(Options(), Options(), *told)) is is_copy

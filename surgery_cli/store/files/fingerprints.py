@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import COMMIT_MARK, is_record
+from surgery_cli.store.locate.items import DIGESTED
 
 
 def of_files(files: Iterable[Path]) -> str:
@@ -32,16 +34,17 @@ def of_items(items: Iterable[tuple[str, str]], beside: bytes = b"") -> str:
 def of_versions(places: Iterable[Path]) -> str:
     """What tells files from others that came in their places with the same names and sizes: hexadecimal.
 
-    In a bucket the versions of the objects, on a disk the times of their last writing. Metadata are no part: what they
-    say is known, and marks and records say nothing of values.
+    In a bucket the versions of the objects, on a disk the times of their last writing. What a fingerprint digests is no
+    part, and marks and records say nothing of values.
     """
     record = hashlib.sha256()
     for place in places:
         for name in sorted(filesystem.files_below(place)):
             own = PurePosixPath(name).name
-            if own.startswith("_") or own == COMMIT_MARK or is_record(own):
+            if own in DIGESTED or own == COMMIT_MARK or is_record(own):
                 continue
             found = filesystem.status(name)
             version = found.st_ino if isinstance(place, BucketPath) else found.st_mtime_ns
-            record.update(f"{name}\0{found.st_size}\0{version}\n".encode())
+            below = name.removeprefix(os.fspath(place))
+            record.update(f"{below}\0{found.st_size}\0{version}\n".encode())
     return record.hexdigest()

@@ -45,6 +45,16 @@ ITEM_SIDECARS: Final = frozenset(
 )
 """Plain files of a pytree item's directory."""
 
+DIGESTED: Final = (
+    "_METADATA",
+    "_sharding",
+    "_strings.json",
+    "manifest.ocdbt",
+    "checkpoint",
+    STEP_METADATA,
+)
+"""What a fingerprint knows byte by byte of an item, in the order in which it goes into it."""
+
 _CHUNK: Final = re.compile(r"\d+(\.\d+)*")
 """A file that holds a chunk."""
 

@@ -16,6 +16,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.files.contiguous import ContiguousArray
 from surgery_cli.store.files.msgpack_tree import MsgpackFile
 from surgery_cli.store.files.t5x import BITS_OF_BFLOAT16, ArraySpec
+from surgery_cli.store.locate.items import DIGESTED
 from surgery_cli.store.open.bounds import check_paths, refuse_foreign_names
 from surgery_cli.store.open.missing_data import (
     no_data,
@@ -279,9 +280,8 @@ class PytreeItem:
         return record.hexdigest()
 
     def _fingerprint_lines(self) -> Iterator[bytes]:
-        names = [METADATA, "_sharding", STRINGS, MANIFEST, AGGREGATE, "_CHECKPOINT_METADATA"]
-        names += [f"{ARRAY_METADATAS}/{file}" for file in self.sidecars.array_metadata_files]
-        for name in names:
+        of_arrays = [f"{ARRAY_METADATAS}/{file}" for file in self.sidecars.array_metadata_files]
+        for name in (*DIGESTED, *of_arrays):
             path = self.directory / name
             # what was read must still be there: a fingerprint without it would be that of another checkpoint
             if name in self.sidecars.found or filesystem.is_file(path):
