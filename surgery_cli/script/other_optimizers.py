@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from surgery_cli.script.findings import Slots
 from surgery_cli.tree.paths import LeafPath
@@ -27,15 +27,20 @@ def whole_states_of(states: Collection[LeafPath], slots: Slots) -> set[LeafPath]
     return {slot.whole_state for slot in slots.values() if slot.state in states}
 
 
-def are_of_one_field(old: LeafPath, new: LeafPath, here: Slots, there: Slots) -> bool:
-    """False if a rename of a node would make the slots of one field another's: a momentum squares of gradients."""
+def moves_of_other_fields(
+    moves: Mapping[LeafPath, LeafPath], here: Slots, there: Slots
+) -> set[LeafPath]:
+    """The nodes whose rename would make the slots of one field another's: a momentum squares of gradients."""
+    found = set()
     for path, slot in here.items():
-        other = there.get(new / path[len(old) :]) if path.is_below(old) else None
-        if other is None or not slot.optimizer or not other.optimizer:
-            continue
-        if (slot.optimizer, slot.name) != (other.optimizer, other.name):
-            return False
-    return True
+        for depth in range(len(path) + 1):
+            old = LeafPath(path[:depth])
+            other = there.get(moves[old] / path[depth:]) if old in moves else None
+            if other is None or not slot.optimizer or not other.optimizer:
+                continue
+            if (slot.optimizer, slot.name) != (other.optimizer, other.name):
+                found.add(old)
+    return found
 
 
 def said_of_others(here: Slots, there: Slots) -> list[Consequence]:

@@ -10,7 +10,7 @@ from surgery_cli.matching.subtrees import Former
 from surgery_cli.script.contract import Breach, specs_below
 from surgery_cli.script.contract import breaches as breaches_of
 from surgery_cli.script.findings import Edit, Mend, Slots
-from surgery_cli.script.other_optimizers import are_of_one_field, other_states, whole_states_of
+from surgery_cli.script.other_optimizers import moves_of_other_fields, other_states, whole_states_of
 from surgery_cli.script.remedies import ANOTHER_OPTIMIZER, FRESH, OF_ANOTHER, remedy
 from surgery_cli.script.renamed_subtrees import Moves, Reasons, moves_among
 from surgery_cli.script.renames import (
@@ -56,10 +56,11 @@ def mends(
         return [first, *mends(left, after, wanted, slots, slots_there, former)]
     paired, reasons = moves_among(stored, wanted, former)
     apart = other_states(slots_here, slots_there)
+    mixed = moves_of_other_fields(paired, slots_here, slots_there)
     moves = {
         old: new
         for old, new in paired.items()
-        if are_of_one_field(old, new, slots_here, slots_there)
+        if old not in mixed
         and not any(node.is_below(state) for node in (old, new) for state in apart)
     }
     plain = {old: new for old, new in moves.items() if is_plain(new, stored)}
@@ -82,7 +83,8 @@ def mends(
     others = _restructured(structural, left, reasons)
     done = {id(b) for mend in others for b in mend.breaches}
     left = [b for b in left if id(b) not in done]
-    others += _with_twins(left, stored, slots_here, slots_there, states)
+    of_another = whole_states_of(apart, slots_there)
+    others += _with_twins(left, stored, slots_here, slots_there, states, of_another)
     order = {id(b): number for number, b in enumerate(breaches)}
     found += sorted(others, key=lambda mend: min(order[id(b)] for b in mend.breaches))
     return [_with_what_is_new(mend, moves, states) for mend in found]
@@ -158,8 +160,12 @@ def _with_twins(
     slots_here: Slots,
     slots_there: Slots,
     states: Collection[LeafPath],
+    of_another: Collection[LeafPath],
 ) -> list[Mend]:
-    """A finding for each breach; one that its params share with it stands in the params' finding."""
+    """A finding for each breach; one that its params share with it stands in the params' finding.
+
+    ``of_another``: the whole states of which the script has another optimizer's.
+    """
     leaders: dict[int, Breach] = {}
     by_leaf = {(leaf, b.what): b for b in breaches for leaf in b.leaves}
     for breach in breaches:
@@ -167,12 +173,12 @@ def _with_twins(
         leader = _leading(breach, slots, by_leaf)
         if leader is not None:
             leaders[id(breach)] = leader
-    found, others = [], whole_states_of(other_states(slots_here, slots_there), slots_there)
+    found = []
     for breach in breaches:
         if id(breach) in leaders:
             continue
         twins = tuple(b for b in breaches if leaders.get(id(b)) is breach)
-        if breach.what in STRUCTURAL and any(breach.path.is_below(state) for state in others):
+        if breach.what in STRUCTURAL and any(breach.path.is_below(state) for state in of_another):
             mending: tuple[Edit, ...] = ()
             said = OF_ANOTHER
         else:
