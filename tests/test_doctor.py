@@ -555,3 +555,22 @@ def test_what_metadata_cannot_show_is_said_and_found_where_data_is_read(command,
     assert "metadata alone" in said
     assert "a chunk that is cut" in said
     assert place(saved, ".", read_data=True).state == "damaged"
+
+
+@pytest.mark.parametrize(
+    ("name", "inside", "mark"),
+    [
+        *[(name, ("a", "3"), True) for name in ("mine", "7", "step_7")],
+        *[(name, ("4", "3"), False) for name in ("mine", "run_7")],
+    ],
+)
+def test_a_folder_of_checkpoints_beside_steps_is_named_as_that(run, name, inside, mark):
+    """It was called damaged, without a whole leaf, or whole where only one of them was looked at."""
+    for one in inside:
+        shutil.copytree(run / "1" / "default", run / name / one)
+        if mark:
+            shutil.copy(run / "1" / "_CHECKPOINT_METADATA", run / name / one)
+    found = place(run, name)
+    assert (found.state, found.todo) == ("apart", f"`surgery doctor {run / name}` looks at them")
+    assert states(run / name) == dict.fromkeys(inside, "whole")
+    assert states(run) == {str(n): "whole" for n in range(1, 7)} | {name: "apart"}

@@ -27,7 +27,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import is_committed, lock_around
 from surgery_cli.store.filesystem.listing import Listing, unreadable
 from surgery_cli.store.locate.items import STEP_METADATA, handler_kind, step_items
-from surgery_cli.store.locate.steps import find_steps
+from surgery_cli.store.locate.steps import checkpoints_in, find_steps
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.strategy import WORTHWHILE_DEAD_BYTES
@@ -49,18 +49,27 @@ def condition(place: Place, seen: Footprint) -> Condition:
 
 
 def _other(place: Place, seen: Footprint) -> Condition:
-    """What is nothing of this run; steps in it are those of another, or what a manager keeps to be deleted."""
-    steps = []
-    if filesystem.is_folder(place.path):
-        with suppress(CheckpointError, PermissionError):
-            steps = find_steps(Listing.of(place.path))
-    why, todo = [], ""
+    """What is nothing of this run; what stands in it is of others, or what a manager keeps to be deleted."""
+    why, todo = _inside(place.path), ""
     if filesystem.is_link(place.path) and not filesystem.exists(place.path):
         why = ["a link that leads nowhere"]
-    if steps:
-        why = [f"{counted(len(steps), 'step stands', 'steps stand')} in it"]
+    elif why:
         todo = f"`surgery doctor {quote(str(place.path))}` looks at them"
     return Condition(place=place, state=State.APART, seen=seen, why=why, todo=todo)
+
+
+def _inside(path: Path) -> list[str]:
+    """What stands in a folder that is no checkpoint itself, in words."""
+    steps, others = 0, 0
+    if filesystem.is_folder(path):
+        with suppress(CheckpointError, PermissionError):
+            listing = Listing.of(path)
+            found = find_steps(listing)
+            names = {step.name for step in found}
+            steps, others = len(found), len(set(checkpoints_in(listing)) - names)
+    of_steps = counted(steps, "step stands", "steps stand") + " in it"
+    of_others = counted(others, "checkpoint stands", "checkpoints stand") + " in it"
+    return [said for count, said in ((steps, of_steps), (others, of_others)) if count]
 
 
 def _checkpoint(place: Place, seen: Footprint) -> Condition:

@@ -25,7 +25,7 @@ from surgery_cli.store.filesystem.listing import (
 from surgery_cli.store.locate.items import is_step, step_items
 from surgery_cli.store.locate.refusals import describe_directory
 from surgery_cli.store.locate.step_formats import are_of_one_format
-from surgery_cli.store.locate.steps import SURE_PREFIXES, belongs_to_root
+from surgery_cli.store.locate.steps import SURE_PREFIXES, belongs_to_root, checkpoints_in
 
 _FLAX_DRAFT: Final = "tmp"
 """What Flax calls a step until it is written: `checkpoint_tmp`, with several hosts' arrays in `checkpoint_tmp_gda`."""
@@ -94,6 +94,8 @@ def _is_one(path: Path) -> bool:
     listing = Listing.of(path)
     if holds_pytree(listing) or listing.files & _STEP_FILES or _held_tree(path):
         return True
+    if checkpoints_in(listing):
+        return False
     own = step_name(path.name)
     if (
         own is not None and not own.prefix
@@ -159,10 +161,14 @@ def _place(path: Path) -> Place | None:
         return Place(path, Kind.FILE) if writer_of(name) else None
     if found is None or not (found.prefix in SURE_PREFIXES or _was_checkpoint(path)):
         return None
+    if checkpoints_in(Listing.of(path)):  # no manager put them there
+        return None
     return Place(path, Kind.CHECKPOINT, found.number)
 
 
 def _was_checkpoint(path: Path) -> bool:
     """True for what is a checkpoint, or has parts of one left in it."""
+    if not _is_one(path):
+        return False
     listing = Listing.of(path)
     return is_step(listing) or _held_tree(path) or _holds_item(listing)

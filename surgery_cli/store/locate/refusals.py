@@ -39,6 +39,7 @@ from surgery_cli.store.locate.foreign_files import (
     describe_file,
 )
 from surgery_cli.store.locate.lfs_pointers import is_pointer, pointer
+from surgery_cli.store.locate.steps import checkpoints_in
 from surgery_cli.store.orbax.sidecars import AGGREGATE
 from surgery_cli.store.orbax.unmerged import unmerged
 from surgery_cli.tree.nearness import nearest
@@ -234,13 +235,14 @@ def _holds_file(path: Path, files: Collection[str]) -> CheckpointError | None:
 
 
 def _checkpoints_below(listing: Listing) -> list[str]:
-    """Folders that hold a checkpoint or steps, told from one look into each."""
+    """Folders that are checkpoints, or hold some."""
     found = []
     for name in sorted(listing.folders)[:200]:
         if is_leftover(name) or unfinished_name(name) is not None:
             continue
         inside = Listing.of(listing.path / name)
         has_steps = any(step_name(n) for n in inside.folders)
-        if "_CHECKPOINT_METADATA" in inside.files or has_steps or holds_pytree(inside):
+        is_one = "_CHECKPOINT_METADATA" in inside.files or holds_pytree(inside)
+        if has_steps or is_one or checkpoints_in(inside):
             found.append(name)
     return found

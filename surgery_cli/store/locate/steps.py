@@ -141,7 +141,7 @@ def refuse_several(listing: Listing) -> None:
     Raises:
         PlanError: a folder in it is a whole checkpoint, or a root with steps.
     """
-    whole = [name for name in listing.own_folders() if _is_whole(listing.path / name)]
+    whole = checkpoints_in(listing)
     if not whole:
         return
     held = "several checkpoints: name one" if len(whole) > 1 else "a checkpoint: name it"
@@ -150,6 +150,13 @@ def refuse_several(listing: Listing) -> None:
         why=quoted(whole, _SHOWN_CHECKPOINTS),
         fix=f"e.g. '{listing.path / whole[0]}'",
     )
+
+
+def checkpoints_in(listing: Listing) -> list[str]:
+    """The folders in a directory that are no items of it, but checkpoints of their own, or roots with steps."""
+    if holds_pytree(listing) or listing.files & FILES_OF_A_STEP:
+        return []
+    return [name for name in listing.own_folders() if _is_whole(listing.path / name)]
 
 
 def _is_whole(path: Path) -> bool:
