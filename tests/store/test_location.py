@@ -443,16 +443,6 @@ def test_a_flat_checkpoint_in_a_folder_with_a_number_in_its_name_is_no_item(
     assert (location.shape, location.step, location.step_directory) == ("flat", None, path)
 
 
-def test_neither_is_one_that_is_called_like_the_newest_step(tmp_path: Path) -> None:
-    """By its number a manager takes it for a step, and what stands in it is somebody's checkpoint."""
-    for place in ("10", "20", "30/mine"):
-        shutil.copytree(FLAT, tmp_path / place)
-    for argument in (tmp_path, tmp_path / "30", f"{tmp_path}@30"):
-        with pytest.raises(PlanError, match="30' holds a checkpoint: name it"):
-            locate(str(argument))
-    assert locate(f"{tmp_path}@20").step == 20
-
-
 def test_a_folder_of_unrelated_checkpoints_is_not_one_step(
     manager_root: Path, tmp_path: Path
 ) -> None:

@@ -266,7 +266,6 @@ def _in_root(argument: Argument, step: Path) -> ChosenItems:
         return single_file(step)
     listing = Listing.of(step)
     if not holds_pytree(listing):
-        refuse_several(listing)
         return chosen_items(argument, listing)
     argument.refuse_item()
     refusals.refuse_unfinished(step, below=argument.path)
