@@ -94,7 +94,7 @@ def _is_one(path: Path) -> bool:
     listing = Listing.of(path)
     if holds_pytree(listing) or listing.files & _STEP_FILES or _held_tree(path):
         return True
-    if checkpoints_in(listing):
+    if _holds_checkpoints(listing):
         return False
     own = step_name(path.name)
     if (
@@ -104,6 +104,13 @@ def _is_one(path: Path) -> bool:
     if any(step_name(unfinished_name(name) or name) for name in listing.folders):
         return False
     return _holds_item(listing)
+
+
+def _holds_checkpoints(listing: Listing) -> bool:
+    """As ``checkpoints_in``; False where this user may not look."""
+    with suppress(NotPermittedError):
+        return bool(checkpoints_in(listing))
+    return False
 
 
 def _held_tree(path: Path) -> bool:
@@ -161,7 +168,7 @@ def _place(path: Path) -> Place | None:
         return Place(path, Kind.FILE) if writer_of(name) else None
     if found is None or not (found.prefix in SURE_PREFIXES or _was_checkpoint(path)):
         return None
-    if checkpoints_in(Listing.of(path)):  # no manager put them there
+    if _holds_checkpoints(Listing.of(path)):  # no manager put them there
         return None
     return Place(path, Kind.CHECKPOINT, found.number)
 

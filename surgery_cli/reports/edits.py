@@ -51,6 +51,8 @@ class Preview(Noted, kw_only=True, frozen=True):
     bytes_copied: int
     bytes_read_at_most: int | UnsetType = UNSET
     """Where equal elements may have to be told apart, which takes further passes: what is then read, of a preview."""
+    bytes_read_to_seal: int | UnsetType = UNSET
+    """Of ``bytes_read``, what ``--seal`` reads in the end: every file, and the leaves that were not read back."""
     requests: Requests | UnsetType = UNSET
     """What services are asked for that keep buckets, by kind, with the bytes as they are stored; the requests of
     looking at the source are among them. Left out where nothing lies in a bucket.

@@ -38,7 +38,7 @@ from surgery_cli.surgery.gate import OpenGate, check_probe
 from surgery_cli.surgery.many_hosts import Company, be_patient, ending_others_first, refuse_alone
 from surgery_cli.surgery.memory import bytes_to_use, memory_notes
 from surgery_cli.surgery.preparation import Prepared, effective, prepare
-from surgery_cli.surgery.previews import costs, preview_notes, previewed
+from surgery_cli.surgery.previews import preview_notes, previewed
 from surgery_cli.surgery.resumption import finished_before, resumption_of
 from surgery_cli.surgery.run import Run
 from surgery_cli.surgery.same_run import check_new_step, into_run
@@ -52,6 +52,7 @@ from surgery_cli.surgery.source_and_destination import (
 from surgery_cli.surgery.space import check_space
 from surgery_cli.surgery.staged_result import write
 from surgery_cli.surgery.step_metrics import with_metrics_or_not
+from surgery_cli.surgery.traffic import costs
 from surgery_cli.words.notes import Consequence, Remark
 from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import byte_text

@@ -17,12 +17,13 @@ from surgery_cli.surgery.exporting import check_called
 from surgery_cli.surgery.gate import check_probe
 from surgery_cli.surgery.many_hosts import shares_note
 from surgery_cli.surgery.preparation import effective, prepare
-from surgery_cli.surgery.previews import costs, preview_notes, previewed
+from surgery_cli.surgery.previews import preview_notes, previewed
 from surgery_cli.surgery.resumption import finished_before, resumption_of
 from surgery_cli.surgery.same_run import check_new_step, into_run
 from surgery_cli.surgery.source_and_destination import check_target, path_of
 from surgery_cli.surgery.space import check_space
 from surgery_cli.surgery.step_metrics import with_metrics_or_not
+from surgery_cli.surgery.traffic import costs
 from surgery_cli.words.notes import Remark
 from surgery_cli.words.pages import DocsPage
 

@@ -39,6 +39,7 @@ from surgery_cli.surgery.exporting import export_document
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.request_tally import Tally, parts
+from surgery_cli.surgery.sealing_costs import add_sealing
 from surgery_cli.surgery.space import record_bytes
 from surgery_cli.surgery.value_requests import add_values_read, add_written, transactions
 
@@ -117,6 +118,8 @@ def requests_of_run(
         compact = prepared.compact[name]
         add_written(tally, plan, memory_bytes, compact=compact, buffered=buffered)
     _add_around(tally, prepared, options, buffered=buffered)
+    if options.seal:
+        add_sealing(tally, prepared)
     if options.resume:
         _add_journal(tally, prepared, memory_bytes)
     is_taken = options.force and filesystem.exists(target)

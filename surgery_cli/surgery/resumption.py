@@ -34,7 +34,8 @@ from surgery_cli.store.write.journal import Head
 from surgery_cli.store.write.leftovers import Left, Leftover, leftovers_of
 from surgery_cli.store.write.resumable_staging import being_written, goes_on, what_is_kept
 from surgery_cli.surgery.preparation import Prepared
-from surgery_cli.surgery.previews import Traffic, previewed
+from surgery_cli.surgery.previews import previewed
+from surgery_cli.surgery.traffic import Traffic
 from surgery_cli.words.invocation import the_same
 from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Remark

@@ -203,8 +203,8 @@ def _sealed(
         listener,
         to_come=marks,
     )
-    report = replace(report, bytes_read=report.bytes_read + count, sealed_files=len(record.files))
-    return report, record
+    read, files = report.bytes_read + count, len(record.files)
+    return replace(report, bytes_read=read, bytes_read_to_seal=count, sealed_files=files), record
 
 
 def _report(

@@ -119,7 +119,7 @@ def add_written(
     tally: Tally, plan: ItemPlan, memory_bytes: int, *, compact: bool, buffered: bool
 ) -> None:
     """What is written of an item, and read back to be held against it; ``buffered``: before it is sent."""
-    ratio = _ratio(plan)
+    ratio = compression(plan)
     count = round(ratio * sum(leaf.written_bytes for leaf in plan.computed))
     chunks = sum(map(_chunks_written, plan.computed))
     if is_per_leaf(plan.item):
@@ -168,7 +168,7 @@ def _add_copied(
     tally.write(each * batches, total, objects=batches if stay else 0)
 
 
-def _ratio(plan: ItemPlan) -> float:
+def compression(plan: ItemPlan) -> float:
     """Stored bytes over bytes of values: how far the item's values are compressed so far."""
     if not isinstance(plan.item, PytreeItem):
         return 1.0

@@ -90,6 +90,10 @@ def hold(server, anew, plan, source, destination, **options):
     after = use_cases.apply(source, destination, plan, options=given)
     moved = [(of.bytes_written, of.bytes_linked, of.bytes_copied) for of in (before, after)]
     assert moved[0] == moved[1]
+    if after.bytes_read_to_seal:
+        expected = after.bytes_read_to_seal
+        assert abs(before.bytes_read_to_seal - expected) <= NEW_VALUES * expected + SMALL
+        assert before.bytes_read - before.bytes_read_to_seal == after.bytes_read - expected
     told, done = before.requests, after.requests
     seen = logged(server)
     counted = (done.read.requests, done.written.requests, done.copied.requests)
@@ -127,6 +131,16 @@ def test_requests_are_as_the_preview_says(bucket, checkpoints, tmp_path, anew, l
         assert told.copied.bytes > 3_000_000
     hold(bucket, anew, plan, there, str(tmp_path / "new"))
     hold(bucket, anew, plan, str(here), "gs://bkt/from-here")
+
+
+@pytest.mark.parametrize("edit", ["rescale", "rename", "cast"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_a_seal_reads_is_told_before(bucket, checkpoints, tmp_path, anew, layout, edit):
+    here = checkpoints / layout
+    there = uploaded(bucket, here, "gs://bkt/runs/ck")
+    plan = plan_of([operation_from_options(edit, EDITS[edit])])
+    hold(bucket, anew, plan, there, "gs://bkt/runs/new", seal=True)
+    hold(bucket, anew, plan, there, str(tmp_path / "new"), seal=True)
 
 
 @pytest.mark.parametrize(

@@ -169,6 +169,8 @@ def _render_bytes(document: Preview, page: Page) -> None:
     first, *others = (f"{word} {byte_text(n)}" for word, n in zip(words, sizes, strict=True))
     if not is_done and document.bytes_read_at_most is not UNSET:
         first += f" (at most {byte_text(document.bytes_read_at_most)})"
+    if document.bytes_read_to_seal is not UNSET:
+        first += f" ({byte_text(document.bytes_read_to_seal)} of it to seal)"
     parts = ", ".join([first, *others])
     about = "" if is_done else " (estimated)"
     taken = f"{leaves_text(document.by_reference)} by reference"
