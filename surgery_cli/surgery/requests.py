@@ -154,6 +154,8 @@ def _files_taken(plan: ItemPlan) -> Iterator[tuple[Path, bool]]:
         for taken in leaf.taken:
             arrays.setdefault(id(taken.store), (taken.store, []))[1].append(taken.array)
     own = plan.item.store if isinstance(plan.item, PytreeItem) else None
+    if isinstance(own, OcdbtStore):  # its tree is cloned, whatever is taken
+        arrays.setdefault(id(own), (own, []))
     for store, found in arrays.values():
         if isinstance(store, OcdbtStore):
             left = store.files_of(found, nodes_left(plan, store) if store is own else ())

@@ -55,9 +55,18 @@ def open_for_writing(
 
 
 def read_block(
-    zarr: int, kvstore: dict[str, Any], leaf: PlannedLeaf, context: Any, window: Window
+    zarr: int,
+    kvstore: dict[str, Any],
+    leaf: PlannedLeaf,
+    context: Any,
+    window: Window,
+    *,
+    is_part: bool = False,
 ) -> np.ndarray[Any, Any] | None:
-    """A block of an array that is being built; None if it, or the array, is not there, or damaged."""
+    """A block of an array that is being built; None if it, or the array, is not there, or damaged.
+
+    ``is_part``: blocks of it may stand there without the document that says how they are stored.
+    """
     import numpy as np
     import tensorstore as ts
 
@@ -69,7 +78,9 @@ def read_block(
         "fill_missing_data_reads": False,
     }
     try:
-        array = ts.open(spec, open=True, read=True, context=context).result()
+        array = ts.open(
+            spec, open=True, read=True, assume_metadata=is_part, context=context
+        ).result()
         return np.asarray(array[window].read(order="C").result())
     except UNREADABLE:
         return None

@@ -185,7 +185,8 @@ class BufferedPart:
         """
         kvstore = self.memory("arrays", below(leaf.name))
         zarr = leaf.document["zarr_format"] if leaf.document else 2
-        found = read_block(zarr, kvstore, leaf, self._buffer.reading, window)
+        reading, is_part = self._buffer.reading, leaf not in self.begun
+        found = read_block(zarr, kvstore, leaf, reading, window, is_part=is_part)
         if found is None or not _is_same(found, values):
             raise WriteError(
                 f"'{leaf.draft_path}' does not read back as it was computed",
