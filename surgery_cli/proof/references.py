@@ -19,6 +19,7 @@ from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, below
 from surgery_cli.store.orbax.btree import Extent
 from surgery_cli.store.orbax.stored_values import PIECE_BYTES, are_same
 from surgery_cli.store.write.chunk_references import Taken
+from surgery_cli.store.write.early_reads import Vouching
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
@@ -39,18 +40,27 @@ class _Pair(msgspec.Struct, frozen=True):
 
 
 def other_than_planned(
-    written: Checkpoint, plans: Mapping[str, ItemPlan], memory_bytes: int
+    written: Checkpoint,
+    plans: Mapping[str, ItemPlan],
+    memory_bytes: int,
+    vouching: Mapping[str, Vouching] = {},
 ) -> list[LeafPath]:
     """The leaves that neither refer to the bytes that the plan took, nor hold the same ones; none if all is well.
 
     References are held against each other by data file, offset and length, and read nothing. What had to be copied
-    is read on both sides, as stored. Values that stand in one file with others are compared as values.
+    is read on both sides, as stored, unless ``vouching`` (by item) knows what it is. Values that stand in one file with
+    others are compared as values.
 
     Raises:
         CheckpointError: one side cannot be read.
     """
     files = _Files()
-    unlike = [pair for pair in _pairs(written, plans.values()) if not files.refer_alike(pair)]
+    unlike = [
+        pair
+        for name, plan in plans.items()
+        for pair in _pairs(written, plan)
+        if not (files.refer_alike(pair) or _is_known(pair, vouching.get(name)))
+    ]
     _expect(unlike)
     tasks = ((pair, _held_bytes(pair)) for pair in unlike)
     agreed = in_order(_is_copy, tasks, memory_bytes)
@@ -67,15 +77,21 @@ def _expect(pairs: Iterable[_Pair]) -> None:
         store.expect((), wanted)
 
 
-def _pairs(written: Checkpoint, plans: Iterable[ItemPlan]) -> Iterator[_Pair]:
-    for plan in plans:
-        for leaf in plan.leaves:
-            is_taken = leaf.way is not Way.ENCODE and leaf.output.is_by_reference
-            is_whole = is_taken and leaf.spec.kind is not LeafKind.EMPTY and leaf.origin is not None
-            if is_whole or leaf.referred is not None:
-                item, path = written.item_of(leaf.draft_path)
-                for stored in _stored(leaf, item, path):
-                    yield _Pair(leaf, item, path, stored)
+def _is_known(pair: _Pair, reads: Vouching | None) -> bool:
+    """True if what was copied was held against where it came from when it was."""
+    if pair.stored is None or reads is None or not _have_keys_alike(pair):
+        return False
+    return reads.has_copied(pair.stored[1][1])
+
+
+def _pairs(written: Checkpoint, plan: ItemPlan) -> Iterator[_Pair]:
+    for leaf in plan.leaves:
+        is_taken = leaf.way is not Way.ENCODE and leaf.output.is_by_reference
+        is_whole = is_taken and leaf.spec.kind is not LeafKind.EMPTY and leaf.origin is not None
+        if is_whole or leaf.referred is not None:
+            item, path = written.item_of(leaf.draft_path)
+            for stored in _stored(leaf, item, path):
+                yield _Pair(leaf, item, path, stored)
 
 
 def _stored(leaf: PlannedLeaf, item: Item, path: LeafPath) -> Iterator[tuple[_Side, _Side] | None]:

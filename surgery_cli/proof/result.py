@@ -72,7 +72,7 @@ def verify_result(
     _refuse_contradictions(written, plans)
     rest = done.without(_vouched(written, plans, vouching))
     read_back(written, rest, memory_bytes, listener)
-    if wrong := other_than_planned(written, plans, memory_bytes):
+    if wrong := other_than_planned(written, plans, memory_bytes, vouching):
         what = "is not the stored values that were meant"
         raise WriteError.of([_problem(path, what) for path in wrong[:MOST_SHOWN]])
     return written

@@ -17,6 +17,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.files.msgpack_tree import PLACEHOLDER
 from surgery_cli.store.files.msgpack_writing import Stored, write_msgpack
 from surgery_cli.store.filesystem.links import Linker
+from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.orbax.arrays import Window, below
 from surgery_cli.store.orbax.contexts import new_context
@@ -190,23 +191,24 @@ def _write_sidecars(item: BrokenItem, leaves: list[KeptLeaf], target: Path) -> N
     said = {name: structure.head.get(name) for name in stored}
     is_true = all(said[name] in (None, stored[name]) for name in stored)
     is_as_it_was = structure.is_of_metadata and is_true and entries == structure.entries
-    raw = filesystem.read(item.directory / METADATA) if is_as_it_was else None
-    if not _is_of_aggregate(item):
-        filesystem.write(
-            target / METADATA, raw or _metadata(item, entries, has_unstored=_has_unstored(leaves))
-        )
     documents = {
         stored_name(kept.leaf.path): document
         for kept in leaves
         if (document := _document_of(kept, item.zarr)) is not None
     }
     said_of = {stored_name(path): entry for path, entry in entries.items()}
-    for file in side_files(item.directory):
-        if file not in item.distrusted:
-            held, _ = what_holds(item.directory, file, documents, said_of)
-            if held is not None:
-                filesystem.make_folders((target / file).parent)
-                filesystem.write(target / file, msgspec.json.encode(held))
+    with reading(item.directory):
+        raw = filesystem.read(item.directory / METADATA) if is_as_it_was else None
+        files = [one for one in side_files(item.directory) if one not in item.distrusted]
+        holding = {one: what_holds(item.directory, one, documents, said_of)[0] for one in files}
+    if not _is_of_aggregate(item):
+        filesystem.write(
+            target / METADATA, raw or _metadata(item, entries, has_unstored=_has_unstored(leaves))
+        )
+    for file, held in holding.items():
+        if held is not None:
+            filesystem.make_folders((target / file).parent)
+            filesystem.write(target / file, msgspec.json.encode(held))
     texts = [
         (stored_name(kept.leaf.path), kept.leaf.value)
         for kept in leaves

@@ -16,6 +16,7 @@ from surgery_cli.engine.grid import block_shape, windows
 from surgery_cli.engine.read_forecast import times_read
 from surgery_cli.engine.stream import batch_bytes
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.object_files import ASKED_AT_ONCE
 from surgery_cli.store.filesystem.read_ahead import KEPT_BYTES, merged
 from surgery_cli.store.open.file_item import FileItem
 from surgery_cli.store.open.item import PytreeItem
@@ -23,7 +24,7 @@ from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
 from surgery_cli.store.orbax.ocdbt import SMALL_BYTES, OcdbtStore
 from surgery_cli.store.write.item import copied_leaves
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way, is_converted
-from surgery_cli.store.write.raw_copies import RAW_BATCH_BYTES
+from surgery_cli.store.write.raw_copies import batches
 from surgery_cli.store.write.sidecars import write_shape
 from surgery_cli.store.write.strategy import is_per_leaf
 from surgery_cli.surgery.expected_reads import array_of, reads_expected
@@ -148,6 +149,8 @@ def _add_copied(
 ) -> None:
     """Stored values that pass through as they are, and are held against where they came from, value by value.
 
+    In memory, before they are sent; where they are not put together there, once they are.
+
     Where the tree holds all of them itself, the nodes that come with what follows are in the place of theirs.
     """
     taken = [one for leaf in leaves for one in leaf.taken]
@@ -158,14 +161,18 @@ def _add_copied(
         large = [size for size in sizes if size >= PIECE_BYTES]
         count, small = sum(sizes), sum(sizes) - sum(large)
         pieces = sum(map(parts, large))
-        tally.read(place, len(large), sum(large))
+        tally.read(place, sum(-(-size // ASKED_AT_ONCE) for size in large), sum(large))
+        total += count
+        if each == 1:
+            continue
         is_kept = small <= KEPT_BYTES  # since it was copied
         tally.read(place, pieces + (0 if is_kept else parts(small)), count - is_kept * small)
         tally.read_back(pieces + parts(small), count)
-        total += count
-    batches = max(-(-total // RAW_BATCH_BYTES), bool(taken))
+    count = sum(1 for _ in batches(leaves))
+    if each == 1:
+        tally.read_back(count)  # of a node of the one before
     stay = not is_followed or any(one.array.extents for one in taken)
-    tally.write(each * batches, total, objects=batches if stay else 0)
+    tally.write(each * count, total, objects=count if stay else 0)
 
 
 def compression(plan: ItemPlan) -> float:

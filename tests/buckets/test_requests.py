@@ -12,10 +12,12 @@ from flax.serialization import to_bytes
 from safetensors.numpy import save_file
 
 from surgery_cli import surgery as use_cases
+from surgery_cli.errors import WriteError
 from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket import Buckets
+from surgery_cli.store.write import ocdbt, raw_copies
 from tests.buckets.checkpoints import SAMPLES, saved, uploaded
 from tests.hosts.companies import saved as saved_in_chunks
 
@@ -152,6 +154,40 @@ def test_a_leaf_may_take_several_transactions_and_be_all_there_is(
     with ocp.PyTreeCheckpointer() as checkpointer:
         restored = checkpointer.restore(epath.Path("gs://bkt/runs/new"))
     np.testing.assert_array_equal(restored["a"], tree["a"].astype(np.float16))
+
+
+@pytest.mark.parametrize("way", [(), ("resume",)])
+def test_what_is_copied_as_it_is_stored_is_read_once(bucket, tmp_path, anew, monkeypatch, way):
+    """It was read twice more, to hold what was sent against it; that is done in memory, before it is sent."""
+    monkeypatch.setattr(raw_copies, "RAW_BATCH_BYTES", 6 << 20)
+    monkeypatch.setattr(raw_copies, "PIECE_BYTES", 1 << 20)
+    tree = {"a": RANDOM.standard_normal((10, 512, 1024)).astype(np.float32), "b": np.ones(3)}
+    here = saved_in_chunks(tmp_path / "ck", tree, 2 << 20)
+    there = uploaded(bucket, here, "gs://bkt/runs/ck")
+    options = {"compact": "always", **dict.fromkeys(way, True)}
+    told = hold(bucket, anew, plan_of([]), there, "gs://bkt/runs/new", **options)
+    assert (told.read.bytes < 1.1 * tree["a"].nbytes) is not bool(way)
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        restored = checkpointer.restore(epath.Path("gs://bkt/runs/new"))
+    np.testing.assert_array_equal(restored["a"], tree["a"])
+
+
+def test_what_is_copied_and_does_not_read_back_is_not_sent(bucket, tmp_path, monkeypatch):
+    here = saved_in_chunks(tmp_path / "ck", {"a": np.arange(1 << 16, dtype=np.float32)}, 1 << 17)
+    there = uploaded(bucket, here, "gs://bkt/runs/ck")
+    names = bucket.names()
+
+    class Changed(dict):
+        """Values that are others when they are looked at again."""
+
+        def items(self):
+            first, self.items = list(super().items()), super().items
+            return [(key, value[::-1]) for key, value in first]
+
+    monkeypatch.setattr(ocdbt, "read_whole", lambda some: Changed(raw_copies.read_whole(some)))
+    with pytest.raises(WriteError, match="does not read back as it was copied"):
+        use_cases.apply(there, "gs://bkt/runs/new", plan_of([]), options=Options(compact="always"))
+    assert bucket.names() == names
 
 
 @pytest.mark.parametrize("edit", ["rescale", "rename", "cast"])

@@ -21,6 +21,7 @@ from surgery_cli.store.filesystem.bucket import Buckets
 from surgery_cli.store.filesystem.google_storage import GoogleStorage
 from surgery_cli.store.filesystem.interruptions import Threads
 from surgery_cli.store.filesystem.local_disk import LocalDisk
+from surgery_cli.store.filesystem.object_files import read_range
 from surgery_cli.store.filesystem.protocol import Entry, FileSystem, Place, Status
 from surgery_cli.store.filesystem.request_counts import CountedService
 
@@ -168,7 +169,8 @@ def read(place: Place, start: int = 0, count: int = -1) -> bytes:
             return b""
         if start:
             file.seek(start)
-        return file.read(count)
+        # past its buffer, for whose sake the end of what is asked for would be another request
+        return file.read() if count < 0 else read_range(file.raw, count)
 
 
 def read_if_any(place: Place) -> bytes | None:

@@ -19,7 +19,7 @@ from surgery_cli.store.filesystem.object_service import (
 from surgery_cli.store.filesystem.read_ahead import ReadAhead
 from surgery_cli.store.filesystem.to_the_end import to_the_end
 
-_PIECE_BYTES: Final = 8 << 20
+ASKED_AT_ONCE: Final = 8 << 20
 """What a reader asks for at most at once."""
 
 
@@ -55,11 +55,11 @@ class ObjectReader(RawIOBase):
         return self._at
 
     def readall(self) -> bytes:
-        return b"".join(iter(lambda: self.read(_PIECE_BYTES) or b"", b""))
+        return b"".join(iter(lambda: self.read(ASKED_AT_ONCE) or b"", b""))
 
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
-        stop = min(self._at + min(len(view), _PIECE_BYTES), self._found.size)
+        stop = min(self._at + min(len(view), ASKED_AT_ONCE), self._found.size)
         if stop <= self._at:
             return 0
         try:
@@ -75,6 +75,15 @@ class ObjectReader(RawIOBase):
 
     def _fetch(self, start: int, stop: int) -> bytes:
         return self._service.read(self._path.bucket, self._found, start, stop)
+
+
+def read_range(file: Any, count: int) -> bytes:
+    """So many bytes from where a file stands, or all that there are."""
+    pieces = []
+    while count > 0 and (piece := file.read(count)):
+        pieces.append(piece)
+        count -= len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 class NewObject(io.BytesIO):

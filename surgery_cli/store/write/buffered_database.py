@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from surgery_cli.errors import WriteError
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.interruptions import Threads
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.orbax.btree import MANIFEST, Survey
+from surgery_cli.store.orbax.contexts import POOLS
 from surgery_cli.store.write.upload_buffer import BufferedPart, UploadBuffer
+from surgery_cli.words.advice import NOTHING_LEFT, worded
 
 
 class BufferedDatabase:
@@ -58,6 +61,25 @@ class BufferedDatabase:
         """Parts are put into it one after the other."""
         first = self.wait()
         return self._opened(part) if first is None or part is not self._first else first
+
+    def check_copies(self, part: BufferedPart, values: Mapping[str, bytes]) -> None:
+        """Read stored values that were put there as they are back from what is sent next, in memory.
+
+        Raises:
+            WriteError: they are others.
+        """
+        import tensorstore as ts
+
+        # in whose cache nothing is of what was written
+        context = ts.Context(POOLS, parent=self._buffer.context)
+        database = ts.KvStore.open(part.database(), context=context).result()
+        for key, value in values.items():
+            if database.read(key).result().value != value:
+                raise WriteError(
+                    f"'{key}' does not read back as it was copied",
+                    why="what was put into the database of it is something else; it was not sent",
+                    fix=worded("{}; this is worth a report", NOTHING_LEFT),
+                )
 
     def finish(self) -> Survey | None:
         """Send the manifest, while files go that are needed no more; what the database holds, as it was sent."""

@@ -42,6 +42,9 @@ class Vouching(Protocol):
     def vouches_for(self, leaf: PlannedLeaf, array: Any) -> bool:
         """True if a leaf need not be read again; ``array``: how it is stored, as the result says when it is opened."""
 
+    def has_copied(self, array: Any) -> bool:
+        """True if what an array took as it was stored need not be held against it again."""
+
 
 class ReadsEarly(Vouching, Protocol):
     """What reads back each batch after its commit."""
@@ -122,6 +125,10 @@ class EarlyReads:
         except UNREADABLE:
             return False
         return is_there and all(map(self._is_untouched, files))
+
+    def has_copied(self, array: StoredArray) -> bool:
+        """What was copied is held against where it came from once all is there."""
+        return False
 
     def _places_of(self, keys: list[str]) -> dict[str, bytes] | None:
         """None where they cannot be read, as what is built was removed: whoever reads at the end says so."""

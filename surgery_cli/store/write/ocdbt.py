@@ -18,7 +18,6 @@ from surgery_cli.store.orbax.arrays import StoredArray, Window, below
 from surgery_cli.store.orbax.btree import MANIFEST, PROCESS_PREFIX, Survey
 from surgery_cli.store.orbax.contexts import new_context
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
-from surgery_cli.store.orbax.stored_values import whole
 from surgery_cli.store.write.array_access import open_for_writing, read_block, store_block
 from surgery_cli.store.write.arrays import Batch
 from surgery_cli.store.write.buffered_database import BufferedDatabase
@@ -31,11 +30,10 @@ from surgery_cli.store.write.ocdbt_references import (
     wait,
 )
 from surgery_cli.store.write.raw_copies import (
-    RAW_BATCH_BYTES,
     Copies,
-    at_most,
-    encoded_values,
+    batches,
     everything,
+    read_whole,
 )
 from surgery_cli.store.write.still_placed import check_database
 from surgery_cli.store.write.transactions import Turns, atomic, commit
@@ -127,16 +125,20 @@ class OcdbtWriter:
 
     def copy_raw(self, leaves: Iterable[PlannedLeaf]) -> None:
         """Copy encoded bytes, in transactions of bounded size."""
-        waiting = encoded_values(leaf for leaf in leaves if self._copies(leaf))
-        while some := at_most(RAW_BATCH_BYTES, waiting):
+        chosen = [leaf for leaf in leaves if self._copies(leaf)]
+        for some in batches(chosen):
             part = None if self._buffered is None else self._buffered.part()
-            database = self.open_database(part)
+            database, values = self.open_database(part), read_whole(some)
             with atomic() as transaction:
-                for key, value in some:
-                    database.with_transaction(transaction).write(key, whole(value)).result()
+                for key, value in values.items():
+                    database.with_transaction(transaction).write(key, value).result()
                     self.raw_bytes += len(value)
-            if part is not None:
+            if part is not None and self._buffered is not None:
+                self._buffered.check_copies(part, values)
+                values.clear()
                 part.send_objects()
+        if self.buffer is not None:
+            self.buffer.copied.update(leaf.name for leaf in chosen)
 
     @cached_property
     def shared_database(self) -> Any:

@@ -58,6 +58,8 @@ class UploadBuffer:
         """The object that stands under each name since, as ``status`` tells it."""
         self.read_back: set[str] = set()
         """The arrays of which all that was written was read back."""
+        self.copied: set[str] = set()
+        """Those of which all that is taken as it is stored was read back, and is what was taken."""
 
     def part(self) -> BufferedPart:
         """What is written together, and sent together."""
@@ -143,6 +145,10 @@ class UploadBuffer:
         if leaf.referred is not None:
             files &= self.sent.keys()
         return self._stand(files)
+
+    def has_copied(self, array: StoredArray) -> bool:
+        """True if what an array took as it was stored is known to be that, and stands as it was sent."""
+        return array.name in self.copied and self._stand(one.file for one in array.extents)
 
 
 class BufferedPart:
