@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 from safetensors.numpy import save_file
 
 from surgery_cli.store.open.checkpoint import open_checkpoint
@@ -66,3 +67,18 @@ def test_steps_named_in_two_formats_have_no_newest(service, surgery, tmp_path):
     assert surgery("rescale", f"{run}@2", run, "params/w", "--by", "2", "--as-step", "3").code == 0
     assert surgery("inspect", f"{run}/step_3").code == 0
     assert "named in 2 formats" in surgery("doctor", run).out
+
+
+@pytest.mark.parametrize("odd", [".", "", ".."])
+@pytest.mark.parametrize("inside", ["commit_success.txt", "d/part", ""])
+@pytest.mark.parametrize("command", ["inspect", "verify", "doctor", "rename"])
+def test_objects_whose_names_no_path_has_are_named(
+    service, surgery, tmp_path, odd, inside, command
+):
+    """They were looked for under the names of others, or without end."""
+    there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
+    service.put("bkt", f"ck/{odd}/{inside}", b"x")
+    more = [f"{service.root}/new", "params/w", "--to", "params/v"] if command == "rename" else []
+    refused = surgery(command, there, *more)
+    assert refused.code == 3, refused
+    assert "objects there have names that no path has" in refused.out + refused.err

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Final
 
 import msgspec
 
+from surgery_cli.inputs.buckets import ServiceRefusal
 from surgery_cli.store.filesystem.bucket_listings import Folder
 from surgery_cli.store.filesystem.protocol import Entry
+
+_NO_NAMES: Final = frozenset({"", ".", ".."})
+"""Between slashes of an object's name they are names like others; in a path they are nothing, or a way."""
 
 
 class BucketStatus(msgspec.Struct, frozen=True):
@@ -36,6 +41,17 @@ class BucketEntry(msgspec.Struct, frozen=True):
 
 
 def entries_of(folder: str, standing: Folder) -> list[Entry]:
+    """What stands in a folder, by name.
+
+    Raises:
+        ServiceRefusal: objects there have names that no path has: by any path, others would be looked at.
+    """
+    for odd in _NO_NAMES & standing.keys():
+        raise ServiceRefusal(
+            f"objects there have names that no path has, such as '{folder}/{odd}/…'",
+            folder,
+            "give them other names, or remove them, with the service's own tools",
+        )
     return [
         BucketEntry(name, f"{folder}/{name}", 0 if found is None else found.size, found is None)
         for name, found in sorted(standing.items())
