@@ -11,7 +11,7 @@ from surgery_cli.draft.kernel import Window
 from surgery_cli.draft.reads import reads
 from surgery_cli.engine.bounded_reads import met_by
 from surgery_cli.engine.composition import Composition
-from surgery_cli.engine.decoding import decoded_too_often, is_read_once
+from surgery_cli.engine.decoding import decoded_too_often, is_read_once, times_decoded
 from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.engine.forecast import bytes_in_flight, computing_bytes, pending_bytes
 from surgery_cli.engine.grid import block_bytes, block_shape, is_inside, windows
@@ -26,7 +26,7 @@ class Bands(NamedTuple):
     """How a leaf is cut: into bands of whole blocks, whose stored values are in memory together.
 
     ``held_bytes`` of a band count against the memory, ``piece_bytes`` is what decoding one stored chunk for it takes.
-    ``times`` is how often a chunk is decoded, at most.
+    ``times`` is how often a chunk is decoded, at most, and ``mean_times`` in the mean.
     """
 
     shape: tuple[int, ...]
@@ -34,6 +34,7 @@ class Bands(NamedTuple):
     piece_bytes: int
     computing_bytes: int
     times: int
+    mean_times: float
 
 
 def bands_of(leaf: PlannedLeaf, memory_bytes: int, tile_elements: int | None) -> Bands | None:
@@ -54,6 +55,12 @@ def bands_of(leaf: PlannedLeaf, memory_bytes: int, tile_elements: int | None) ->
     # where even one block needs more than there may be, what stands beside it must still find room
     most = max(memory_bytes - _beside(leaf, one), 0)
     return found._replace(held_bytes=min(found.held_bytes, most))
+
+
+def times_read(leaf: PlannedLeaf, memory_bytes: int, tile_elements: int | None) -> float:
+    """How often the stored chunks are read that a leaf is made of, in the mean."""
+    bands = bands_of(leaf, memory_bytes, tile_elements)
+    return times_decoded(leaf, memory_bytes) if bands is None else bands.mean_times
 
 
 def least_bytes(leaf: PlannedLeaf, memory_bytes: int, tile_elements: int | None) -> int:
@@ -116,7 +123,8 @@ def _bands(leaf: PlannedLeaf, shape: tuple[int, ...], tile_elements: int | None)
             piece = max(piece, 2 * math.prod(chunks) * item_bytes(part.spec.dtype))
             times.update((id(part), _place(one, chunks)) for one in met_by(read, chunks))
     computing = computing_bytes(leaf, block_shape(leaf.spec, write_shape(leaf)), tile_elements)
-    return Bands(shape, held, piece, computing, max(times.values(), default=0))
+    mean = times.total() / len(times) if times else 1.0
+    return Bands(shape, held, piece, computing, max(times.values(), default=0), mean)
 
 
 def _take_less(leaf: PlannedLeaf, bands: Bands, bytes_in_flight: int) -> bool:

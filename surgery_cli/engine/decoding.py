@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from surgery_cli.draft.expression import Stored, moves_elements, stored_in
@@ -27,17 +27,31 @@ _Chunk = tuple[int, ...]
 
 def decoded_too_often(leaf: PlannedLeaf) -> int:
     """The most that a chunk is decoded to write a leaf block by block; 0 if that is no more than ``MOST_DECODED``."""
-    recipe = leaf.output.recipe
-    if not moves_elements(recipe):  # most of them, by far: block by block as they are stored
-        return 0
-    windows = [read for block in blocks_of(leaf) for read in reads(recipe, block)]
+    windows = _windows_read(leaf)
     if len(windows) <= MOST_DECODED:  # each of them decodes a chunk once at most
         return 0
+    times = max(_times_decoded(windows), default=0)
+    return times if times > MOST_DECODED else 0
+
+
+def times_decoded(leaf: PlannedLeaf, memory_bytes: int) -> float:
+    """How often the chunks are decoded that a leaf is made of, in the mean."""
+    windows = _windows_read(leaf)
+    if len(windows) < 2 or is_read_once(leaf, memory_bytes):
+        return 1.0
+    times = list(_times_decoded(windows))
+    return sum(times) / len(times) if times else 1.0
+
+
+def _windows_read(leaf: PlannedLeaf) -> list[tuple[Stored, Window]]:
+    """What is read of stored leaves, in order, to make one whose elements come from several places; else nothing."""
+    recipe = leaf.output.recipe
+    if not moves_elements(recipe):  # most of them, by far: block by block as they are stored
+        return []
     of = Composition(recipe)
     if not of.moves_elements or of.measured or of.is_whole:
-        return 0
-    times = _times_decoded(windows)
-    return times if times > MOST_DECODED else 0
+        return []
+    return [read for block in blocks_of(leaf) for read in reads(recipe, block)]
 
 
 def held_bytes(leaf: PlannedLeaf) -> int:
@@ -55,8 +69,8 @@ def is_read_once(leaf: PlannedLeaf, memory_bytes: int) -> bool:
     return decoded_too_often(leaf) > 0 and needed_bytes(leaf) <= memory_bytes
 
 
-def _times_decoded(windows: Iterable[tuple[Stored, Window]]) -> int:
-    """The most that a chunk is decoded while windows of stored leaves are read, one after the other."""
+def _times_decoded(windows: Iterable[tuple[Stored, Window]]) -> Iterator[int]:
+    """How often each chunk is decoded while windows of stored leaves are read, one after the other."""
     stores: dict[int, _Decoded] = {}
     looked_at = 0
     for part, read in windows:
@@ -67,7 +81,8 @@ def _times_decoded(windows: Iterable[tuple[Stored, Window]]) -> int:
         looked_at += stores[id(part)].read(read)
         if looked_at > _MOST_LOOKED_AT:
             break
-    return max((max(store.times.values(), default=0) for store in stores.values()), default=0)
+    for store in stores.values():
+        yield from store.times.values()
 
 
 class _Decoded:

@@ -7,9 +7,11 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from surgery_cli.compute.host import HostKit
 from surgery_cli.draft.expression import Recipe
 from surgery_cli.draft.kernel import Window
 from surgery_cli.draft.reads import reads
+from surgery_cli.engine import bands
 from surgery_cli.engine.checks import judged_recipes
 from surgery_cli.engine.forecast import blocks_of, pending_bytes
 from surgery_cli.engine.grid import block_shape, windows
@@ -79,8 +81,8 @@ def _chunks_read(
 ) -> Iterator[tuple[ArrayStore, StoredArray, set[str], float]]:
     """Arrays of which values are read, with the keys of the chunks, and how often: for what is measured, again."""
     found: dict[tuple[int, str], tuple[ArrayStore, StoredArray, set[str], float]] = {}
-    for recipe, blocks in _read_in_blocks(prepared):
-        times = times_read(recipe, blocks, memory_bytes)
+    for recipe, blocks, decoded in _read_in_blocks(prepared, memory_bytes):
+        times = times_read(recipe, blocks, memory_bytes) * decoded
         every = itertools.chain.from_iterable(reads(recipe, block) for block in blocks)
         for stored, window in every:
             if (there := array_of(prepared, stored)) is None:
@@ -91,13 +93,17 @@ def _chunks_read(
     yield from found.values()
 
 
-def _read_in_blocks(prepared: Prepared) -> Iterator[tuple[Recipe, Sequence[Window]]]:
+def _read_in_blocks(
+    prepared: Prepared, memory_bytes: int
+) -> Iterator[tuple[Recipe, Sequence[Window], float]]:
+    """What is made block by block, and how often a chunk is read for the blocks that it is in."""
+    tile = HostKit.tile_elements
     computed = [leaf for plan in prepared.plans.values() for leaf in plan.computed]
     for leaf in computed:
-        yield leaf.recipe, blocks_of(leaf)
+        yield leaf.recipe, blocks_of(leaf), bands.times_read(leaf, memory_bytes, tile)
     for recipe in judged_recipes(prepared.draft.checks, computed):
         spec = recipe.spec
-        yield recipe, list(windows(spec.shape, block_shape(spec, spec.write_shape)))
+        yield recipe, list(windows(spec.shape, block_shape(spec, spec.write_shape))), 1.0
 
 
 def _keys_of(array: StoredArray, window: Window) -> Iterator[str]:
