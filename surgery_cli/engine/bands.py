@@ -57,10 +57,14 @@ def bands_of(leaf: PlannedLeaf, memory_bytes: int, tile_elements: int | None) ->
     return found._replace(held_bytes=min(found.held_bytes, most))
 
 
-def times_read(leaf: PlannedLeaf, memory_bytes: int, tile_elements: int | None) -> float:
-    """How often the stored chunks are read that a leaf is made of, in the mean."""
+def times_read(
+    leaf: PlannedLeaf, memory_bytes: int, tile_elements: int | None
+) -> tuple[float, bool]:
+    """How often the stored chunks are read that a leaf is made of, in the mean; and whether one by one."""
     bands = bands_of(leaf, memory_bytes, tile_elements)
-    return times_decoded(leaf, memory_bytes) if bands is None else bands.mean_times
+    if bands is None:
+        return times_decoded(leaf, memory_bytes), False
+    return bands.mean_times, True
 
 
 def least_bytes(leaf: PlannedLeaf, memory_bytes: int, tile_elements: int | None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from surgery_cli.compute.host import HostKit
 from surgery_cli.draft.expression import Recipe
@@ -51,16 +51,17 @@ def add_values_read(tally: Tally, prepared: Prepared, memory_bytes: int) -> None
                 for start, stop in merged(ranges):
                     tally.read(store.directory, 1, stop - start)
     opened: set[int] = set()
-    for store, array, chunks, times in _chunks_read(prepared, memory_bytes):
+    for one in _chunks_read(prepared, memory_bytes):
+        store, array, times = one.store, one.array, one.times
         is_database = isinstance(store, OcdbtStore)
         if is_database and array.stored_bytes <= SMALL_BYTES:
             continue
         if id(store) not in opened or not is_database:
-            # a database: its manifest and the tree's node; else the array's own document
-            tally.read(store.directory, _TO_OPEN if is_database else 1)
+            # a database: its manifest and the tree's node; else the array's own document, each time
+            tally.read(store.directory, _TO_OPEN if is_database else one.number)
         opened.add(id(store))
-        count = _stored_bytes(store, array, chunks)
-        tally.read(store.directory, round(len(chunks) * times), round(count * times))
+        count = _stored_bytes(store, array, one.keys)
+        tally.read(store.directory, round(len(one.keys) * times), round(count * times))
     for item in prepared.checkpoint.items.values():
         if isinstance(item, FileItem):
             _add_file_read(tally, item)
@@ -76,34 +77,51 @@ def _add_file_read(tally: Tally, item: FileItem) -> None:
             tally.read(place, 2 * parts(size), 2 * size)
 
 
-def _chunks_read(
-    prepared: Prepared, memory_bytes: int
-) -> Iterator[tuple[ArrayStore, StoredArray, set[str], float]]:
-    """Arrays of which values are read, with the keys of the chunks, and how often: for what is measured, again."""
-    found: dict[tuple[int, str], tuple[ArrayStore, StoredArray, set[str], float]] = {}
-    for recipe, blocks, decoded in _read_in_blocks(prepared, memory_bytes):
+class _Read(NamedTuple):
+    """An array of which values are read: the keys of the chunks, how often, and in how many windows each time."""
+
+    store: ArrayStore
+    array: StoredArray
+    keys: set[str]
+    times: float
+    is_by_chunk: bool
+    windows: int
+
+    @property
+    def number(self) -> int:
+        """How often something is read of the array."""
+        return round(self.times * (len(self.keys) if self.is_by_chunk else self.windows))
+
+
+def _chunks_read(prepared: Prepared, memory_bytes: int) -> Iterator[_Read]:
+    """Arrays of which values are read; what is measured is read again."""
+    found: dict[tuple[int, str], _Read] = {}
+    for recipe, blocks, decoded, is_by_chunk in _read_in_blocks(prepared, memory_bytes):
         times = times_read(recipe, blocks, memory_bytes) * decoded
         every = itertools.chain.from_iterable(reads(recipe, block) for block in blocks)
         for stored, window in every:
             if (there := array_of(prepared, stored)) is None:
                 continue
             store, array = there
-            one = found.setdefault((id(store), array.name), (store, array, set(), times))
-            one[2].update(_keys_of(array, window))
+            key = id(store), array.name
+            one = found.get(key) or _Read(store, array, set(), times, is_by_chunk, 0)
+            one.keys.update(_keys_of(array, window))
+            found[key] = one._replace(windows=one.windows + 1)
     yield from found.values()
 
 
 def _read_in_blocks(
     prepared: Prepared, memory_bytes: int
-) -> Iterator[tuple[Recipe, Sequence[Window], float]]:
-    """What is made block by block, and how often a chunk is read for the blocks that it is in."""
+) -> Iterator[tuple[Recipe, Sequence[Window], float, bool]]:
+    """What is made block by block, how often a chunk is read for the blocks that it is in, and whether one by one."""
     tile = HostKit.tile_elements
     computed = [leaf for plan in prepared.plans.values() for leaf in plan.computed]
     for leaf in computed:
-        yield leaf.recipe, blocks_of(leaf), bands.times_read(leaf, memory_bytes, tile)
+        yield leaf.recipe, blocks_of(leaf), *bands.times_read(leaf, memory_bytes, tile)
     for recipe in judged_recipes(prepared.draft.checks, computed):
         spec = recipe.spec
-        yield recipe, list(windows(spec.shape, block_shape(spec, spec.write_shape))), 1.0
+        blocks = list(windows(spec.shape, block_shape(spec, spec.write_shape)))
+        yield recipe, blocks, 1.0, False
 
 
 def _keys_of(array: StoredArray, window: Window) -> Iterator[str]:

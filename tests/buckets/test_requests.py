@@ -14,6 +14,7 @@ from safetensors.numpy import save_file
 from surgery_cli import surgery as use_cases
 from surgery_cli.errors import WriteError
 from surgery_cli.planning import operation_from_options, plan_of
+from surgery_cli.settings.reshard import Reshard
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket import Buckets
@@ -154,6 +155,17 @@ def test_a_leaf_may_take_several_transactions_and_be_all_there_is(
     with ocp.PyTreeCheckpointer() as checkpointer:
         restored = checkpointer.restore(epath.Path("gs://bkt/runs/new"))
     np.testing.assert_array_equal(restored["a"], tree["a"].astype(np.float16))
+
+
+@pytest.mark.parametrize("mebibytes", [1, 16])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_chunks_that_are_read_one_by_one_are_counted(bucket, tmp_path, anew, layout, mebibytes):
+    """In a layout with a folder for each leaf, its document is read with each of them."""
+    tree = {"a": RANDOM.standard_normal((1024, 2048)).astype(np.float32)}
+    here = saved_in_chunks(tmp_path / "ck", tree, 1 << 20, **LAYOUTS[layout])
+    there = uploaded(bucket, here, "gs://bkt/runs/ck")
+    plan = plan_of([], reshard=Reshard(chunk_bytes=256 << 10))
+    hold(bucket, anew, plan, there, "gs://bkt/runs/new", memory_bytes=mebibytes << 20)
 
 
 @pytest.mark.parametrize("way", [(), ("resume",)])
