@@ -12,6 +12,7 @@ from surgery_cli.draft.digest import DigestPart
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.settings.declaration import settings_of
 from surgery_cli.settings.run import Options
+from surgery_cli.store import filesystem
 from surgery_cli.surgery.preparation import Prepared
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def agree(membership: Membership, prepared: Prepared, destination: Path, options
     own = {
         "surgery": __version__,
         "source": str(prepared.checkpoint.location.root),
-        "destination": str(destination),
+        "destination": str(filesystem.absolute(destination)),
         "draft": prepared.draft.digest,
         _VERSIONS: prepared.file_versions,
         "compact": " ".join(name for name, chosen in prepared.compact.items() if chosen),

@@ -29,14 +29,14 @@ PREPARED = SimpleNamespace(
 )
 
 
-def refusal(first, second, first_finds=PREPARED, finds=PREPARED):
+def refusal(first, second, first_finds=PREPARED, finds=PREPARED, names=("dst", "dst")):
     """What a second process is told that was told something else, or ``finds`` it; '' where both go on."""
     board, said = BoardInMemory(), [""]
 
     def take_part(number, options, found):
         membership = Membership(board, Seat("", number, 2), lambda _: None)
         try:
-            agree(membership, found, "dst", options)
+            agree(membership, found, Path(names[number]), options)
         except PlanError as error:
             said[0] = str(error)
 
@@ -78,3 +78,15 @@ def test_a_copy_is_no_source_of_the_same_run(tmp_path, is_copy):
         SimpleNamespace(**vars(PREPARED) | {"file_versions": one.file_versions}) for one in found
     ]
     assert ("reads other files" in refusal(Options(), Options(), *told)) is is_copy
+
+
+def test_a_destination_is_compared_as_the_place_that_it_is():
+    """Relative to another folder it is another one, and of two spellings it is the same."""
+    here = Path.cwd()
+    for other, is_same in (
+        (here / "dst", True),
+        (Path("..") / here.name / "dst", True),
+        (here / "b" / "dst", False),
+    ):
+        said = refusal(Options(), Options(), names=("dst", other))
+        assert ("its destination is" not in said) is is_same

@@ -87,8 +87,8 @@ class Buckets:
     def entries(self, folder: Place) -> list[Entry]:
         path = BucketPath(folder)
         standing = self._of(path).folder(_begin_of(path))
-        if not standing and path.key:
-            self._find(path)  # raises where nothing stands
+        # raises where nothing stands; a folder may have lost what was in it since
+        if not standing and path.key and self._find(path) is not None:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
         return entries_of(str(path), standing)
 
