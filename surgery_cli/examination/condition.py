@@ -60,16 +60,20 @@ def _other(place: Place, seen: Footprint) -> Condition:
 
 def _inside(path: Path) -> list[str]:
     """What stands in a folder that is no checkpoint itself, in words."""
-    steps, others = 0, 0
-    if filesystem.is_folder(path):
-        with suppress(CheckpointError, PermissionError):
-            listing = Listing.of(path)
-            found = find_steps(listing)
-            names = {step.name for step in found}
-            steps, others = len(found), len(set(checkpoints_in(listing)) - names)
-    of_steps = counted(steps, "step stands", "steps stand") + " in it"
-    of_others = counted(others, "checkpoint stands", "checkpoints stand") + " in it"
-    return [said for count, said in ((steps, of_steps), (others, of_others)) if count]
+    if not filesystem.is_folder(path):
+        return []
+    found = []
+    with suppress(CheckpointError, PermissionError):
+        listing = Listing.of(path)
+        steps = {step.name for step in find_steps(listing)}
+        others = set(checkpoints_in(listing)) - steps
+        for names, what in ((steps, "step"), (others, "checkpoint")):
+            found += (
+                [f"{counted(len(names), f'{what} stands', f'{what}s stand')} in it"]
+                if names
+                else []
+            )
+    return found
 
 
 def _checkpoint(place: Place, seen: Footprint) -> Condition:

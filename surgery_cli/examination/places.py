@@ -166,11 +166,11 @@ def _place(path: Path) -> Place | None:
         if found is not None and (starts_as_msgpack(path) or not filesystem.size(path)):
             return Place(path, Kind.CHECKPOINT, found.number)
         return Place(path, Kind.FILE) if writer_of(name) else None
-    if found is None or not (found.prefix in SURE_PREFIXES or _was_checkpoint(path)):
+    if found is None:
         return None
-    if _holds_checkpoints(Listing.of(path)):  # no manager put them there
-        return None
-    return Place(path, Kind.CHECKPOINT, found.number)
+    # no manager puts checkpoints of their own into a step
+    is_sure = found.prefix in SURE_PREFIXES and not _holds_checkpoints(Listing.of(path))
+    return Place(path, Kind.CHECKPOINT, found.number) if is_sure or _was_checkpoint(path) else None
 
 
 def _was_checkpoint(path: Path) -> bool:

@@ -48,7 +48,7 @@ def costs(
 
     ``before``: what this process had asked services for before it looked at the source.
     """
-    written = linked = copied = 0
+    written = linked = copied = raw = 0
     read = sum(look.bytes for look in prepared.looked)
     memory_bytes = bytes_to_use(options.memory_bytes)
     computed: list[Recipe] = []
@@ -68,16 +68,15 @@ def costs(
         written += sum(leaf.spec.bytes for leaf in plan.packed)
         computed += [leaf.recipe for leaf in plan.packed]
         made += plan.packed
-        raw = plan.of(Way.RAW)
+        as_stored = plan.of(Way.RAW)
         if prepared.compact[name]:
-            raw = [leaf for leaf in plan.leaves if leaf.taken]
+            as_stored = [leaf for leaf in plan.leaves if leaf.taken]
         else:
             outside = prepared.references[name].outside_bytes
             linked += prepared.references[name].linked_bytes - outside
             copied += outside
-        raw_bytes = sum(leaf.taken_bytes for leaf in raw)
-        written += raw_bytes
-        read += raw_bytes
+        raw += sum(leaf.taken_bytes for leaf in as_stored)
+    written, read = written + raw, read + raw
     computed += judged_recipes(prepared.draft.checks, made)
     values = bytes_read(computed, partly, memory_bytes)
     at_most = read + values.at_most if values.at_most > values.usually else UNSET
@@ -86,7 +85,7 @@ def costs(
     linked, copied = linked + linked_beside, copied + copied_beside
     if is_all_copied(prepared, destination, options):
         linked, copied = 0, copied + linked
-    to_seal = bytes_to_seal(prepared, options, linked + copied)
+    to_seal = bytes_to_seal(prepared, options, linked + copied + raw)
     read, at_most = read + to_seal, at_most if at_most is UNSET else at_most + to_seal
     moved = (read, written, linked, copied, at_most, to_seal or UNSET)
     requests = requests_of_run(prepared, options, destination, requests_so_far() - before)

@@ -11,7 +11,7 @@ from surgery_cli.compute.host import HostKit
 from surgery_cli.draft.expression import Recipe
 from surgery_cli.draft.kernel import Window
 from surgery_cli.draft.reads import reads
-from surgery_cli.engine import bands
+from surgery_cli.engine.bands import ChunkReads, chunk_reads
 from surgery_cli.engine.checks import judged_recipes
 from surgery_cli.engine.forecast import blocks_of, pending_bytes
 from surgery_cli.engine.grid import block_shape, windows
@@ -57,8 +57,9 @@ def add_values_read(tally: Tally, prepared: Prepared, memory_bytes: int) -> None
         if is_database and array.stored_bytes <= SMALL_BYTES:
             continue
         if id(store) not in opened or not is_database:
-            # a database: its manifest and the tree's node; else the array's own document, each time
-            tally.read(store.directory, _TO_OPEN if is_database else one.number)
+            # a database: its manifest and the tree's node; else the array's own document, which TensorStore forgets
+            # where no other read of the array is on its way
+            tally.read(store.directory, _TO_OPEN if is_database else one.reads)
         opened.add(id(store))
         count = _stored_bytes(store, array, one.keys)
         tally.read(store.directory, round(len(one.keys) * times), round(count * times))
@@ -84,27 +85,29 @@ class _Read(NamedTuple):
     array: StoredArray
     keys: set[str]
     times: float
-    is_by_chunk: bool
+    are_single: bool
+    """The chunks are read one by one, whatever the windows."""
     windows: int
 
     @property
-    def number(self) -> int:
-        """How often something is read of the array."""
-        return round(self.times * (len(self.keys) if self.is_by_chunk else self.windows))
+    def reads(self) -> int:
+        """How often something is read of the array, at most: windows in a chunk that is kept wait for nothing."""
+        chunks = len(self.keys)
+        return round(self.times * (chunks if self.are_single else min(self.windows, chunks)))
 
 
 def _chunks_read(prepared: Prepared, memory_bytes: int) -> Iterator[_Read]:
     """Arrays of which values are read; what is measured is read again."""
     found: dict[tuple[int, str], _Read] = {}
-    for recipe, blocks, decoded, is_by_chunk in _read_in_blocks(prepared, memory_bytes):
-        times = times_read(recipe, blocks, memory_bytes) * decoded
+    for recipe, blocks, of_chunks in _read_in_blocks(prepared, memory_bytes):
+        times = times_read(recipe, blocks, memory_bytes) * of_chunks.times
         every = itertools.chain.from_iterable(reads(recipe, block) for block in blocks)
         for stored, window in every:
             if (there := array_of(prepared, stored)) is None:
                 continue
             store, array = there
             key = id(store), array.name
-            one = found.get(key) or _Read(store, array, set(), times, is_by_chunk, 0)
+            one = found.get(key) or _Read(store, array, set(), times, of_chunks.are_single, 0)
             one.keys.update(_keys_of(array, window))
             found[key] = one._replace(windows=one.windows + 1)
     yield from found.values()
@@ -112,16 +115,16 @@ def _chunks_read(prepared: Prepared, memory_bytes: int) -> Iterator[_Read]:
 
 def _read_in_blocks(
     prepared: Prepared, memory_bytes: int
-) -> Iterator[tuple[Recipe, Sequence[Window], float, bool]]:
-    """What is made block by block, how often a chunk is read for the blocks that it is in, and whether one by one."""
+) -> Iterator[tuple[Recipe, Sequence[Window], ChunkReads]]:
+    """What is made block by block, and how the stored chunks are read for that."""
     tile = HostKit.tile_elements
     computed = [leaf for plan in prepared.plans.values() for leaf in plan.computed]
     for leaf in computed:
-        yield leaf.recipe, blocks_of(leaf), *bands.times_read(leaf, memory_bytes, tile)
+        yield leaf.recipe, blocks_of(leaf), chunk_reads(leaf, memory_bytes, tile)
     for recipe in judged_recipes(prepared.draft.checks, computed):
         spec = recipe.spec
         blocks = list(windows(spec.shape, block_shape(spec, spec.write_shape)))
-        yield recipe, blocks, 1.0, False
+        yield recipe, blocks, ChunkReads()
 
 
 def _keys_of(array: StoredArray, window: Window) -> Iterator[str]:
@@ -165,11 +168,12 @@ def add_written(
     if not buffered:
         tally.read_back(parts(few) + large + (_TO_OPEN if large else 0), count)
     is_followed = commits > 0
-    _add_copied(tally, copied_leaves(plan, compact=compact), each, is_followed=is_followed)
+    copied = copied_leaves(plan, compact=compact)
+    _add_copied(tally, copied, buffered=buffered, is_followed=is_followed)
 
 
 def _add_copied(
-    tally: Tally, leaves: Sequence[PlannedLeaf], each: int, *, is_followed: bool
+    tally: Tally, leaves: Sequence[PlannedLeaf], *, buffered: bool, is_followed: bool
 ) -> None:
     """Stored values that pass through as they are, and are held against where they came from, value by value.
 
@@ -187,16 +191,16 @@ def _add_copied(
         pieces = sum(map(parts, large))
         tally.read(place, sum(-(-size // ASKED_AT_ONCE) for size in large), sum(large))
         total += count
-        if each == 1:
+        if buffered:
             continue
         is_kept = small <= KEPT_BYTES  # since it was copied
         tally.read(place, pieces + (0 if is_kept else parts(small)), count - is_kept * small)
         tally.read_back(pieces + parts(small), count)
     count = sum(1 for _ in batches(leaves))
-    if each == 1:
+    if buffered:
         tally.read_back(count)  # of a node of the one before
     stay = not is_followed or any(one.array.extents for one in taken)
-    tally.write(each * count, total, objects=count if stay else 0)
+    tally.write(count if buffered else 2 * count, total, objects=count if stay else 0)
 
 
 def compression(plan: ItemPlan) -> float:

@@ -12,6 +12,7 @@ from flax.serialization import to_bytes
 from safetensors.numpy import save_file
 
 from surgery_cli import surgery as use_cases
+from surgery_cli.engine import grid
 from surgery_cli.errors import WriteError
 from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.settings.reshard import Reshard
@@ -166,6 +167,35 @@ def test_chunks_that_are_read_one_by_one_are_counted(bucket, tmp_path, anew, lay
     there = uploaded(bucket, here, "gs://bkt/runs/ck")
     plan = plan_of([], reshard=Reshard(chunk_bytes=256 << 10))
     hold(bucket, anew, plan, there, "gs://bkt/runs/new", memory_bytes=mebibytes << 20)
+
+
+@pytest.mark.parametrize(("layout", "least"), [("ocdbt", 0.1), ("a file a chunk", 0.5)])
+@pytest.mark.parametrize("how", ["permute", "reshard"])
+def test_chunks_that_are_read_again_and_again_are_counted_as_often(
+    bucket, tmp_path, anew, monkeypatch, how, layout, least
+):
+    """Once for each block, or band of blocks, in which elements of theirs are; neighbours may come together.
+
+    The document of an array with a folder of its own is read again unless another read holds it.
+    """
+    monkeypatch.setattr(grid.block_shape, "__defaults__", (1 << 18,))
+    tree = {"a": RANDOM.standard_normal((1 << 12, 256)).astype(np.float32)}
+    here = saved_in_chunks(tmp_path / "ck", tree, 1 << 18, **LAYOUTS[layout])
+    there = uploaded(bucket, here, "gs://bkt/runs/ck")
+    plan = plan_of([], reshard=Reshard(mesh={"x": 16}, spec={"**": (None, "x")}))
+    if how == "permute":
+        order = {"at": "a", "index": RANDOM.permutation(1 << 12).tolist()}
+        plan = plan_of([operation_from_options("permute", order)])
+    options = Options(memory_bytes=3 << 20)
+    anew()
+    told = use_cases.plan(there, plan, destination="gs://bkt/runs/new", options=options).requests
+    anew()
+    bucket.log.clear()
+    use_cases.apply(there, "gs://bkt/runs/new", plan, options=options)
+    seen, once = logged(bucket).read, 0.8 * tree["a"].nbytes
+    assert told.read.bytes > 3 * once
+    assert abs(told.read.bytes - seen[1]) < 0.1 * seen[1]
+    assert least * told.read.requests <= seen[0] <= told.read.requests + MORE_READS
 
 
 @pytest.mark.parametrize("way", [(), ("resume",)])
