@@ -8,9 +8,10 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.errors import SurgeryError
-from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem import bucket_guard, bucket_locks
+from surgery_cli.store.filesystem.object_service import STREAMED_BYTES
 from tests.buckets.checkpoints import MARK, RESCALED, saved, uploaded
 from tests.buckets.server import Faults
 from tests.buckets.test_destinations import check
@@ -105,3 +106,34 @@ def test_what_another_run_has_made_is_never_taken_for_its_own(bucket):
         theirs = bucket.put("bkt", "new/x", b"the same")["generation"]
         filesystem.put(place, b"the same")
     assert str(bucket.version("new/x")) != theirs
+
+
+@pytest.fixture
+def place(service):
+    """A place in a destination that this run has locked."""
+    place = path_at(f"{service.root}/new/x")
+    with bucket_locks.guarded(place.parent, lambda: None):
+        yield place
+
+
+def test_what_a_run_has_made_is_removed_without_a_look(service, place):
+    filesystem.put(place, b"ours")
+    service.log.clear()
+    filesystem.delete(place)
+    assert dict(service.kinds()) == {"delete": 1}
+    assert service.names() == []
+
+
+def test_what_has_come_in_the_place_of_what_a_run_has_made_is_not_removed(service, place):
+    filesystem.put(place, b"ours")
+    service.put("bkt", "new/x", b"another's")
+    filesystem.delete(place)
+    assert service.names() == ["new/x"]
+
+
+def test_what_a_run_has_made_anew_piece_by_piece_is_removed(service, place):
+    filesystem.put(place, b"ours")
+    filesystem.exists(place)
+    filesystem.write(place, [b"1" * STREAMED_BYTES, b"2"])
+    filesystem.delete(place)
+    assert service.names() == []

@@ -1,5 +1,6 @@
 """What passes from one service to another, and what is too large for one request."""
 
+import itertools
 import re
 import time
 
@@ -36,6 +37,17 @@ def test_what_is_too_large_for_one_request_comes_in_parts(s3, small_requests):
     assert s3.kinds()["copy"] == 3
     assert sum(len(request.body) for request in s3.log if request.kind == "copy") == 0
     assert uploads(s3) == []
+
+
+@pytest.mark.parametrize("kind", ["503", "reset", "cut", "lost"])
+def test_what_is_large_is_sent_again_whole(bucket, kind):
+    place = path_at("gs://bkt/large")
+    bucket.faults = Faults(kind, every=2, among=lambda request: request == "write")
+    bucket._served = itertools.count(2)
+    filesystem.put(place, LARGE)
+    bucket.faults = Faults()
+    assert filesystem.read(place) == LARGE
+    assert bucket.kinds()["write"] == 2
 
 
 def test_parts_of_what_fails_do_not_stay(s3, small_requests):

@@ -144,15 +144,14 @@ class Buckets:
 
     def _new(self, place: Place, *, exclusively: bool) -> NewObject:
         path = BucketPath(place)
-        is_new = self._guard_of(path) is not None and self._of(path).known(path.key) is None
-        return NewObject(
-            self._service,
-            path,
-            self._put,
-            self._made,
-            exclusively=exclusively,
-            is_new=exclusively or is_new,
-        )
+        return NewObject(path, self._put, self._stream, self._made, exclusively=exclusively)
+
+    def _stream(self, path: BucketPath, exclusively: bool) -> Any:
+        """What makes a large object; which version it will be, it does not say."""
+        if guard := self._guard_of(path):
+            exclusively = exclusively or self._of(path).known(path.key) is None
+            guard.removed(path)
+        return self._service.stream(path.bucket, path.key, exclusively=exclusively)
 
     def put(self, place: Place, content: bytes, *, exclusively: bool = False) -> int:
         path = BucketPath(place)
@@ -201,7 +200,7 @@ class Buckets:
         with suppress(FileNotFoundError):
             found = None
             if guard := self._guard_of(path):
-                found = self._object(path)
+                found = guard.made(path) or self._object(path)
                 guard.before_deletion(found)
             self._delete(path, found)
 

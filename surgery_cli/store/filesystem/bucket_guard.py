@@ -96,6 +96,11 @@ class Guard:
         """An object is gone: what is made there next comes in the place of nothing."""
         self._ours.pop(path.key, None)
 
+    def made(self, path: BucketPath) -> StoredObject | None:
+        """What this run has made there, if it has: by its name and version, which is all that a request needs."""
+        version = self._ours.get(path.key)
+        return None if version is None else StoredObject(path.key, 0, 0, version)
+
     def before_deletion(self, found: StoredObject) -> None:
         """``found`` was seen, and is about to go: where it may be another run's, look at the lock."""
         is_own = self._ours.get(found.key) == found.version

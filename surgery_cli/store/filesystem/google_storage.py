@@ -81,12 +81,15 @@ class GoogleStorage(FsspecService):
             return self._upload(bucket, key, content, {"ifGenerationMatch": found.version})
 
     def _upload(self, bucket: str, key: str, content: bytes, condition: dict[str, str]) -> str:
+        from surgery_cli.store.filesystem.sliced_body import SlicedBody  # by gcsfs only
+
         # gcsfs's own way wraps small objects in a message, in which a byte 0x0d at their end looks like a part of it
         asked = {"uploadType": "media", "name": key, **condition}
         kind = {"Content-Type": "application/octet-stream"}
         place = self._client.base.replace("/storage/", "/upload/storage/", 1)
+        body = SlicedBody(content)
         got = self._client.call(
-            "POST", f"{place}b/{bucket}/o", headers=kind, data=content, json_out=True, **asked
+            "POST", f"{place}b/{bucket}/o", headers=kind, data=body, json_out=True, **asked
         )
         if not _has(content, got):
             raise OSError(errno.EIO, "what it holds is not what was sent")

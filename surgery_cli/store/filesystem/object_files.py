@@ -89,35 +89,31 @@ def read_range(file: Any, count: int) -> bytes:
 class NewObject(io.BytesIO):
     """An object in the making: it is there, whole, once this is closed; never if the writing failed.
 
-    ``put`` makes it if it is small, and ``changed`` is called then; what is larger ``is_new``, or replaces what stands.
+    ``put`` makes it if it is small, and what is larger goes through ``stream``; ``changed`` is called then.
     """
 
     def __init__(
         self,
-        service: ObjectService,
         path: BucketPath,
         put: Callable[[BucketPath, bytes, bool], str],
+        stream: Callable[[BucketPath, bool], Any],
         changed: Callable[[BucketPath], None],
         *,
         exclusively: bool,
-        is_new: bool,
     ) -> None:
         super().__init__()
-        self._service = service
         self._path = path
         self._put = put
+        self._begin = stream
         self._changed = changed
         self._exclusively = exclusively
-        self._is_new = is_new
         self._stream: Any = None
 
     def write(self, piece: Any) -> int:
         count = super().write(piece)
         if self.tell() >= STREAMED_BYTES:
             if self._stream is None:
-                self._stream = self._service.stream(
-                    self._path.bucket, self._path.key, exclusively=self._is_new
-                )
+                self._stream = self._begin(self._path, self._exclusively)
             self._stream.write(self.getvalue())
             self.seek(0)
             self.truncate()

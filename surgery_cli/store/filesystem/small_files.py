@@ -1,9 +1,13 @@
-"""Small files that are read whole: not those that only claim to be small."""
+"""Small files that are read whole, not those that only claim to be small; and such that are written together."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
 from surgery_cli.inputs.limits import METADATA, Limit, check_values
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.interruptions import Threads
 from surgery_cli.store.filesystem.protocol import Place
 
 
@@ -17,3 +21,13 @@ def read_small(place: Place, limit: Limit = METADATA) -> bytes:
     content = filesystem.read(place)
     check_values(content, f"'{place}'")
     return content
+
+
+def write_together(files: Mapping[Path, bytes]) -> None:
+    """Write files, and the folders around them: where each takes a request, many at once."""
+    for place in files:
+        filesystem.make_folders(place.parent)
+    at_once = min(map(filesystem.requests_at_once, files), default=1)
+    with Threads(at_once, thread_name_prefix="surgery-write") as pool:
+        for _ in pool.map(filesystem.write, files, files.values()):
+            pass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,8 @@ import msgspec
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.json_decoding import decode_json
-from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
+from surgery_cli.store.filesystem.small_files import write_together
 from surgery_cli.store.open.contradictions import contradictions
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.rich_types import rewritten_tree
@@ -78,9 +78,8 @@ def write_sidecars(plan: ItemPlan, target: Path, linker: Linker) -> None:
     assert isinstance(item, PytreeItem)
     if not is_rewritten(item, plan):
         return
-    _write_metadata(item, plan, target)
-    _write_sharding(item, plan, target)
-    _write_array_metadatas(item, plan, target)
+    made = (_metadata(item, plan), _shardings(item, plan), _array_metadatas(item, plan))
+    write_together({target / file: content for files in made for file, content in files})
     _write_strings(item, plan, target, linker)
 
 
@@ -117,7 +116,7 @@ def _chunk_shape(leaf: PlannedLeaf) -> tuple[int, ...] | None:
     return write_shape(leaf)
 
 
-def _write_metadata(item: PytreeItem, plan: ItemPlan, target: Path) -> None:
+def _metadata(item: PytreeItem, plan: ItemPlan) -> Iterator[tuple[str, bytes]]:
     if item.sidecars.metadata is None:
         return
     entries = {entry_key(leaf.path): _entry(item, leaf) for leaf in plan.leaves}
@@ -133,7 +132,7 @@ def _write_metadata(item: PytreeItem, plan: ItemPlan, target: Path) -> None:
         }
         old = decode_json(document["value_metadata_tree"])
         document["value_metadata_tree"] = json.dumps(rewritten_tree(old, values, origins))
-    filesystem.write(target / METADATA, json.dumps(document).encode())
+    yield METADATA, json.dumps(document).encode()
 
 
 def _entry(item: PytreeItem, leaf: PlannedLeaf) -> Entry:
@@ -167,7 +166,7 @@ def _device_arrays(leaves: Iterable[PlannedLeaf]) -> list[PlannedLeaf]:
     ]
 
 
-def _write_sharding(item: PytreeItem, plan: ItemPlan, target: Path) -> None:
+def _shardings(item: PytreeItem, plan: ItemPlan) -> Iterator[tuple[str, bytes]]:
     if item.sidecars.sharding is None and not (
         item.sidecars.values and _device_arrays(plan.leaves)
     ):
@@ -180,7 +179,7 @@ def _write_sharding(item: PytreeItem, plan: ItemPlan, target: Path) -> None:
         text = _sharding(item, leaf)
         if text is not None:
             document[sharding_key(leaf.name)] = text
-    filesystem.write(target / SHARDING, msgspec.json.encode(document))
+    yield SHARDING, msgspec.json.encode(document)
 
 
 def _sharding(item: PytreeItem, leaf: PlannedLeaf) -> str | None:
@@ -249,7 +248,7 @@ def _replicated(sharding: str) -> str:
     return json.dumps(fields)
 
 
-def _write_array_metadatas(item: PytreeItem, plan: ItemPlan, target: Path) -> None:
+def _array_metadatas(item: PytreeItem, plan: ItemPlan) -> Iterator[tuple[str, bytes]]:
     documents = item.sidecars.array_metadatas
     leaves = _device_arrays(plan.leaves)
     has_keys = any(leaf.spec.kind is LeafKind.KEY for leaf in leaves)
@@ -257,7 +256,6 @@ def _write_array_metadatas(item: PytreeItem, plan: ItemPlan, target: Path) -> No
         if not has_keys:
             return
         documents = {"process_0": {"array_metadatas": []}}
-    filesystem.make_folders(target / ARRAY_METADATAS)
     first = next(iter(documents))
     listed = {
         file: {e["array_metadata"]["param_name"] for e in document.get("array_metadatas", [])}
@@ -274,7 +272,7 @@ def _write_array_metadatas(item: PytreeItem, plan: ItemPlan, target: Path) -> No
             rewritten[file].append(entry)
     for file, entries in rewritten.items():
         document = {**documents[file], "array_metadatas": entries}
-        filesystem.write(target / ARRAY_METADATAS / file, json.dumps(document).encode())
+        yield f"{ARRAY_METADATAS}/{file}", json.dumps(document).encode()
 
 
 def _array_entry(item: PytreeItem, leaf: PlannedLeaf, old_name: str) -> Entry:
