@@ -12,6 +12,12 @@ from surgery_cli.store.filesystem.request_counts import Asked, Requests
 PIECE_BYTES: Final = 4 << 20
 """What is read at once of a file that is carried from one place to another."""
 
+_PER_PAGE: Final = 1000
+"""A list tells of so many objects."""
+
+_LOOKED_UP: Final = 6
+"""Objects that are looked up one by one, and lists that tell of too little, where one list does not tell of all."""
+
 
 def parts(count: int) -> int:
     """In how many pieces so many bytes pass."""
@@ -35,6 +41,17 @@ class Tally:
     def look_at(self, origin: Path, requests: int) -> None:
         if isinstance(origin, BucketPath):
             self.requests += Requests(other=requests)
+
+    def list_source(self, origin: Path, objects: int) -> None:
+        """What a list of so many objects takes beside its first page."""
+        self.look_at(origin, _further_pages(objects))
+
+    def list_result(self, objects: int | None = None) -> None:
+        """The same at the destination, where small files are looked up before all is listed; of all that is built, if
+        nothing else is said.
+        """
+        if pages := _further_pages(self.built.requests if objects is None else objects):
+            self.other(pages + _LOOKED_UP)
 
     def read_back(self, requests: int, count: int = 0) -> None:
         if self._to:
@@ -81,3 +98,7 @@ class Tally:
         """What was built beside is copied to its place by the service, and goes, with so many ``old`` objects."""
         if self._to:
             self.requests += Requests(copied=self.built, other=self.built.requests + old)
+
+
+def _further_pages(objects: int) -> int:
+    return 0 if objects <= _PER_PAGE else -(-objects // _PER_PAGE)

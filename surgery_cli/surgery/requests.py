@@ -123,6 +123,10 @@ def requests_of_run(
     if options.resume:
         _add_journal(tally, prepared, memory_bytes)
     is_taken = options.force and filesystem.exists(target)
+    for place in (one.place_on_disk for one in prepared.sources.values()):
+        if filesystem.is_folder(place):  # it is listed once more, when all is read
+            tally.list_source(place, sum(1 for _ in files_below(place)))
+    tally.list_result()
     if isinstance(target, BucketPath) and (is_taken or not buffered):
         _add_replacing(tally, prepared, target, is_taken=is_taken)
     return tally.requests
@@ -265,9 +269,12 @@ def _add_replacing(tally: Tally, prepared: Prepared, target: Path, *, is_taken: 
     if is_taken:
         tally.other(_OTHERS_OF_REPLACED)
         if filesystem.is_folder(target):
-            below = (PurePosixPath(path).parents for path, _ in files_below(target))
+            below = [PurePosixPath(path).parents for path, _ in files_below(target)]
             items, arrays = _folders_named_alike(prepared)
             gone = sum(folders[0] not in items and arrays.isdisjoint(folders) for folders in below)
+            for _ in range(2):  # before anything is written, and when it is replaced
+                tally.list_result(len(below))
+    tally.list_result()
     tally.replace(gone)
 
 

@@ -14,6 +14,7 @@ from safetensors.numpy import save_file
 from surgery_cli import surgery as use_cases
 from surgery_cli.engine import grid
 from surgery_cli.errors import WriteError
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.settings.reshard import Reshard
 from surgery_cli.settings.run import Options
@@ -167,6 +168,36 @@ def test_chunks_that_are_read_one_by_one_are_counted(bucket, tmp_path, anew, lay
     there = uploaded(bucket, here, "gs://bkt/runs/ck")
     plan = plan_of([], reshard=Reshard(chunk_bytes=256 << 10))
     hold(bucket, anew, plan, there, "gs://bkt/runs/new", memory_bytes=mebibytes << 20)
+
+
+@pytest.fixture(scope="module")
+def in_many_files(tmp_path_factory):
+    """More objects than a list tells of at once."""
+    tree = {"a": RANDOM.standard_normal((1100, 8)).astype(np.float32), "b": np.ones(8, np.float32)}
+    return saved_in_chunks(tmp_path_factory.mktemp("many") / "ck", tree, 32, use_ocdbt=False)
+
+
+@pytest.mark.parametrize(
+    ("at", "way"), [("a", ()), ("b", ()), *(("b", way) for way in WAYS)], ids=str
+)
+def test_requests_where_a_list_has_several_pages(bucket, in_many_files, anew, at, way):
+    """With `--resume` each object was looked up by itself, as all that was seen of the bucket had been forgotten."""
+    there = uploaded(bucket, in_many_files, "gs://bkt/runs/ck")
+    edit = plan_of([operation_from_options("rescale", {"at": at, "by": 2.0})])
+    if "force" in way:
+        use_cases.apply(there, "gs://bkt/runs/new", edit)
+    told = hold(bucket, anew, edit, there, "gs://bkt/runs/new", **dict.fromkeys(way, True))
+    assert told.other < 100 + 1105 * ("force" in way or "resume" in way)
+
+
+def test_many_objects_of_a_folder_are_not_looked_up_one_by_one(bucket):
+    for n in range(1050):
+        bucket.put("bkt", f"ck/a/{n}", b"x" * n)
+    place = path_at("gs://bkt/ck/a")
+    filesystem.forget(place.parent)
+    bucket.log.clear()
+    assert [filesystem.size(place / str(n)) for n in range(1050)] == list(range(1050))
+    assert len(bucket.log) < 25
 
 
 @pytest.mark.parametrize(("layout", "least"), [("ocdbt", 0.1), ("a file a chunk", 0.5)])

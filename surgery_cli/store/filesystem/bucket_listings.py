@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from surgery_cli.inputs.buckets import ServiceRefusal
 from surgery_cli.store.filesystem.background import in_background
@@ -14,6 +15,9 @@ from surgery_cli.store.filesystem.object_service import ObjectService, Page, Sto
 
 Folder: TypeAlias = dict[str, StoredObject | None]
 """What stands in a folder by name; None is a folder."""
+
+_SINGLE_LOOKS: Final = 16
+"""A list is a request for each thousand objects: so many may be wanted of a large folder that nobody goes through."""
 
 
 class Listings:
@@ -32,6 +36,7 @@ class Listings:
         """Objects that were asked for by name, where their folder is not listed; None: it is not there."""
         self._small: set[str] = set()
         """Folders that were one page with all below them: they are listed again where one object is asked for."""
+        self._looks: Counter[str] = Counter()  # how many objects of a folder were asked for
         self._coming: dict[tuple[str, str], Future[Page]] = {}
         """First pages that were asked for and not looked at yet, by prefix and delimiter."""
 
@@ -173,6 +178,8 @@ class Listings:
                         self.folder(around)
                 elif (small := self._small_around(key)) is not None:
                     self._list_again(small)
+                else:
+                    self._list_after_looks(around)
             if self._is_known(around):
                 if name in (standing := self._folders.get(around, {})):
                     return standing[name]
@@ -183,6 +190,13 @@ class Listings:
             if found is None and not self.folder(f"{key}/"):
                 raise FileNotFoundError(key)
             return found
+
+    def _list_after_looks(self, folder: str) -> None:
+        """List a folder once so many of its objects were asked for one by one."""
+        self._looks[folder] += 1
+        if self._looks[folder] % _SINGLE_LOOKS == 0:
+            with suppress(ServiceRefusal):
+                self.folder(folder)
 
     def _look_up(self, key: str) -> None:
         """Ask what stands under a name: one list tells of an object and of a folder, unless too much begins so."""
@@ -216,9 +230,8 @@ class Listings:
         around, _, name = prefix[:-1].rpartition("/")
         around += "/" if around else ""
         if around in self._folders:
-            return (
-                self._folders[around].get(name, 0) is not None
-            )  # a folder that is not listed itself
+            is_folder = self._folders[around].get(name, 0) is None  # which is not listed itself
+            return not is_folder
         return self._is_known(around) if around else False
 
     def _is_whole(self, prefix: str) -> bool:

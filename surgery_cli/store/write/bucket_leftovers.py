@@ -43,6 +43,8 @@ class BucketLeftover:
         self.built = None if said is None else _built_of(destination, said.builds)
         self.folder = None if said is None else _journal_of(destination, said.journal)
         """Where its journal is, if it keeps one."""
+        for place in filter(None, (self.built, self.folder)):
+            filesystem.forget(place)
 
     @property
     def path(self) -> Path:
@@ -222,7 +224,8 @@ def _journal_of(destination: Path, said: str) -> Path | None:
 def bucket_leftovers(path: BucketPath) -> list[BucketLeftover]:
     """Of runs to what ``path`` names: a destination, what stands in a folder, or what a run has made itself."""
     named = destination_of(path)
-    filesystem.forget(named.parent)
+    filesystem.forget(lock_of(named))
+    filesystem.forget(path)
     found = [named] if named.key and filesystem.exists(lock_of(named)) else []
     suffix = f"{STAGING_MARK}lock"
     found += [
