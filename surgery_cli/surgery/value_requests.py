@@ -152,12 +152,15 @@ def add_written(
     chunks = sum(map(_chunks_written, plan.computed))
     if is_per_leaf(plan.item):
         leaves = len(plan.computed)
-        tally.write(chunks + leaves, count + _DOCUMENT_BYTES * leaves)
-        described = _DOCUMENT_BYTES * len(plan.leaves)
+        described = leaves + len(
+            plan.of(Way.ARRANGE)
+        )  # whose chunks are others', and whose document is new
+        tally.write(chunks + described, count + _DOCUMENT_BYTES * described)
+        documents = _DOCUMENT_BYTES * len(plan.leaves)
         if buffered:
-            tally.read_back(len(plan.leaves), described)
+            tally.read_back(len(plan.leaves), documents)
         else:
-            tally.read_back(chunks + 2 * leaves + len(plan.leaves), count + described)
+            tally.read_back(chunks + 2 * leaves + len(plan.leaves), count + documents)
         return
     each = 1 if buffered else 2  # a data object, and a manifest that comes with it or last
     commits = transactions(plan, memory_bytes)

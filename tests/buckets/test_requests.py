@@ -190,6 +190,15 @@ def test_requests_where_a_list_has_several_pages(bucket, in_many_files, anew, at
     assert told.other < 100 + 1105 * ("force" in way or "resume" in way)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_documents_of_what_is_put_together_from_stored_chunks_are_counted(
+    bucket, checkpoints, anew, layout
+):
+    there = uploaded(bucket, checkpoints / layout, "gs://bkt/runs/ck")
+    stack = operation_from_options("stack", {"at": "params/s{0..2}", "to": "params/all"})
+    hold(bucket, anew, plan_of([stack]), there, "gs://bkt/runs/new")
+
+
 def test_many_objects_of_a_folder_are_not_looked_up_one_by_one(bucket):
     for n in range(1050):
         bucket.put("bkt", f"ck/a/{n}", b"x" * n)

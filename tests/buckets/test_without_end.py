@@ -1,12 +1,16 @@
 """A service that never comes to an end of what it says is told so, not listened to for ever."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
+from tests.buckets.server import Faults
 
 PAGES = 40
 """More than any of these may be asked for."""
@@ -105,3 +109,35 @@ def test_a_copy_in_many_steps_comes_to_its_end(bucket, monkeypatch):
     _in_steps(bucket, monkeypatch, range(1, PAGES))
     filesystem.copy(BucketPath("gs://bkt/a"), BucketPath("gs://bkt/b"))
     assert bucket.content("b") == b"large"
+
+
+SILENT = """
+import sys
+from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.store import filesystem
+import tensorstore as ts
+
+spec = filesystem.kvstore(BucketPath(sys.argv[1]))
+once = ts.Context({f"{spec['driver']}_request_retries": {"max_retries": 1}})
+print(ts.KvStore.open(spec, context=once).result().read("a").exception())
+"""
+
+
+def test_a_service_that_takes_requests_and_never_answers_is_not_waited_for(service):
+    """By itself TensorStore waits, and no signal ends that."""
+    service.put("bkt", "ck/a", b"x")
+    service.faults = Faults(are_held=lambda kind: kind in ("read", "look up"))
+    command = [sys.executable, "-c", SILENT, f"{service.root}/ck"]
+    env = {**os.environ, "TENSORSTORE_CURL_LOW_SPEED_TIME_SECONDS": "1"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=True)
+    assert "Operation too slow" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("given", ["", "7"])
+def test_half_a_minute_of_silence_is_enough_unless_the_user_says_more(monkeypatch, given):
+    name = "TENSORSTORE_CURL_LOW_SPEED_TIME_SECONDS"
+    monkeypatch.delenv(name, raising=False)
+    if given:
+        monkeypatch.setenv(name, given)
+    filesystem.kvstore(BucketPath("s3://bkt/ck"))
+    assert os.environ[name] == given or (not given and os.environ[name] == "30")

@@ -12,7 +12,13 @@ from typing import Any, Final
 
 from surgery_cli.store.filesystem.fsspec_service import FsspecService, md5_of
 from surgery_cli.store.filesystem.interruptions import Threads
-from surgery_cli.store.filesystem.object_service import Page, ServiceWords, StoredObject, code_of
+from surgery_cli.store.filesystem.object_service import (
+    Page,
+    ServiceWords,
+    StoredObject,
+    code_of,
+    limit_silence,
+)
 
 _PER_PAGE: Final = 1000
 _TRIES: Final = 5
@@ -189,6 +195,7 @@ class AmazonS3(FsspecService):
             self._call("delete_object", Bucket=bucket, Key=key, **asked)
 
     def kvstore(self, bucket: str, folder: str) -> dict[str, Any]:
+        limit_silence()
         with self._asking(bucket):
             return {"driver": "s3", "bucket": bucket, "path": folder, **self._connection}
 

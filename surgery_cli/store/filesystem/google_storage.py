@@ -14,7 +14,12 @@ from typing import Any, Final
 
 from surgery_cli.store.filesystem.deferred_imports import deferred
 from surgery_cli.store.filesystem.fsspec_service import FsspecService, md5_of
-from surgery_cli.store.filesystem.object_service import Page, ServiceWords, StoredObject
+from surgery_cli.store.filesystem.object_service import (
+    Page,
+    ServiceWords,
+    StoredObject,
+    limit_silence,
+)
 from surgery_cli.store.filesystem.quiet_start import start_quietly
 
 _FIELDS: Final = "name,size,updated,generation,md5Hash,crc32c"
@@ -136,6 +141,7 @@ class GoogleStorage(FsspecService):
             self._client.call("DELETE", "b/{}/o/{}", bucket, key, **asked)
 
     def kvstore(self, bucket: str, folder: str) -> dict[str, Any]:
+        limit_silence()
         spec = {"driver": "gcs", "bucket": bucket, "path": folder}
         start_quietly(spec)
         return spec

@@ -15,6 +15,21 @@ from surgery_cli.inputs.buckets import Replaced, ServiceRefusal
 STREAMED_BYTES: Final = 8 << 20
 """What is larger is written piece by piece."""
 
+_SILENCE: Final = {
+    "TENSORSTORE_CURL_LOW_SPEED_LIMIT_BYTES": "1",
+    "TENSORSTORE_CURL_LOW_SPEED_TIME_SECONDS": "30",
+}
+"""After half a minute without a byte a request of TensorStore's has failed, and is made again; by itself it waits."""
+
+
+def limit_silence() -> None:
+    """Let TensorStore not wait forever for a service that takes requests and never answers; the user's own limits hold.
+
+    It looks at these once, before its first request.
+    """
+    for name, value in _SILENCE.items():
+        os.environ.setdefault(name, value)
+
 
 class StoredObject(msgspec.Struct, frozen=True, gc=False):
     """What a listing tells of an object; ``version`` is another one for what is put in its place.
