@@ -16,7 +16,9 @@ import pytest
 from orbax.checkpoint import v1
 
 from surgery_cli import surgery
+from surgery_cli.planning import operation_from_options, plan_of
 from tests.garbage import told_here
+from tests.hosts.companies import saved as saved_in_chunks
 
 TREE = {"w": jax.numpy.arange(6.0).reshape(2, 3), "b": jax.numpy.ones(3)}
 ARRAY = jax.numpy.arange(4.0)
@@ -255,3 +257,27 @@ def test_a_mark_of_v1_that_is_a_link_to_nowhere_harms_nothing(tmp_path):
     assert surgery.verify(str(tmp_path / "saved")).findings == []
     assert surgery.doctor(str(tmp_path / "saved"), settled_seconds=0).places[0].state == "whole"
     assert surgery.rescue(str(tmp_path / "saved")).is_whole
+
+
+CUT = {
+    "slice": {"at": "w", "slices": "0:11, :"},
+    "pad": {"at": "w", "axis": 0, "after": 3},
+    "split": {"at": "w", "axis": 0, "sizes": [5, 7], "to": ["u", "v"]},
+}
+
+
+@pytest.mark.parametrize("edit", CUT)
+@pytest.mark.parametrize("layout", [*LAYOUTS, "ocdbt-zarr3"])
+def test_a_result_whose_last_chunks_are_cut_is_whole(tmp_path, layout, edit):
+    """Orbax's own blocks divide the shape; what an edit leaves has the source's chunks, and less in the last."""
+    tree = {"w": np.arange(96, dtype=np.float32).reshape(12, 8)}
+    how = LAYOUTS.get(layout, {"use_zarr3": True})
+    there = saved_in_chunks(tmp_path / "ck", tree, 64, **how)
+    edits = plan_of([operation_from_options(edit, CUT[edit])])
+    surgery.apply(str(there), str(tmp_path / "new"), edits)
+    assert surgery.verify(str(tmp_path / "new")).agrees
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        restored = checkpointer.restore(tmp_path / "new")
+    wanted = {"slice": [tree["w"][:11]], "pad": [np.pad(tree["w"], ((0, 3), (0, 0)))]}
+    wanted["split"] = [tree["w"][:5], tree["w"][5:]]
+    assert [found.tolist() for found in restored.values()] == [w.tolist() for w in wanted[edit]]

@@ -180,7 +180,8 @@ class ArrayDocument(msgspec.Struct, frozen=True, dict=True):
     def can_be_of(self, write_shape: Any) -> bool:
         """True if an array that Orbax wrote in blocks of that shape can be described so.
 
-        A block is what a device had: all are alike, and each is cut into whole chunks.
+        A block is what a device had: all are alike, and each is cut into whole chunks. Or it is as it is stored: an
+        array that was sliced has less in its last blocks.
 
         Source: ``arrays/subchunking.py`` of orbax-checkpoint.
         """
@@ -188,6 +189,8 @@ class ArrayDocument(msgspec.Struct, frozen=True, dict=True):
             return False
         if not all(type(n) is int and n >= 0 for n in write_shape):
             return False
+        if write_shape == list(self.write_shape):
+            return True
         axes = zip(self.shape, write_shape, self.chunk_shape, strict=True)
         return all(
             size % max(block, 1) == 0 and max(block, 1) % max(chunk, 1) == 0
