@@ -152,9 +152,8 @@ def add_written(
     chunks = sum(map(_chunks_written, plan.computed))
     if is_per_leaf(plan.item):
         leaves = len(plan.computed)
-        described = leaves + len(
-            plan.of(Way.ARRANGE)
-        )  # whose chunks are others', and whose document is new
+        # arrays put together from others' chunks get a document, and nothing else
+        described = leaves + len(plan.of(Way.ARRANGE))
         tally.write(chunks + described, count + _DOCUMENT_BYTES * described)
         documents = _DOCUMENT_BYTES * len(plan.leaves)
         if buffered:
