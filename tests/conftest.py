@@ -144,9 +144,12 @@ def _served(server):
 
 
 def _forget(scheme):
-    """Let fsspec's clients, by which Orbax looks for marks, forget what they listed for tests before this one."""
+    """Let us, and fsspec's clients, by which Orbax looks for marks, forget what was listed for earlier tests."""
     import fsspec
 
+    from surgery_cli.store import filesystem
+
+    filesystem.forget(f"{scheme}://bkt")
     for client in fsspec.get_filesystem_class(scheme)._cache.values():
         client.invalidate_cache()
 

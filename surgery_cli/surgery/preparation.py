@@ -243,8 +243,8 @@ def _check_step(step: int, checkpoint: Checkpoint, source: str) -> None:
 def _read_file(text: str) -> bytes:
     """What stands in a small file, here or in a bucket."""
     path = path_at(address(text))
-    refuse_special(path, PlanError)
     filesystem.forget(path)
+    refuse_special(path, PlanError)
     PLAN.check(filesystem.size(path), f"'{path}'", PlanError)
     return filesystem.read(path)
 

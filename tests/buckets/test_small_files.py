@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from surgery_cli.errors import SurgeryError
 from surgery_cli.probing.model.inputs import read_inputs
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
@@ -66,3 +67,13 @@ def test_a_batch_is_read_from_a_bucket(bucket, tmp_path):
     given = read_inputs(["gs://bkt/batch.npz", "image=gs://bkt/batch.npz:x"], seed=0)
     assert [each.name for each in given] == ["x", "y", "image"]
     np.testing.assert_array_equal(given[2].values, np.arange(3.0))
+
+
+def test_a_batch_that_came_or_changed_since_is_read_as_it_is_now(bucket, tmp_path):
+    with pytest.raises(SurgeryError, match="No such file"):
+        read_inputs(["gs://bkt/batch.npy"], seed=0)
+    for count in (3, 2):
+        np.save(tmp_path / "batch.npy", np.arange(count))
+        bucket.upload(tmp_path / "batch.npy", "gs://bkt/batch.npy")
+        (given,) = read_inputs(["gs://bkt/batch.npy"], seed=0)
+        assert len(given.values) == count

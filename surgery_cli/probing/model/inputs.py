@@ -134,6 +134,7 @@ def _from_file(text: str, match: re.Match[str]) -> list[Input]:
     name, file = match["name"] or "", match["file"]
     try:
         path = path_at(file)
+        filesystem.forget(path)
         refuse_special(path, SurgeryError)
         with filesystem.reader(path) as stream:
             loaded = np.load(stream, allow_pickle=False)
