@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -75,7 +76,7 @@ def seal(
         _check_targets(target, sha256sums, place, is_own=to is None)
         files = files_of(place, target)
         stamps |= {path: _stamp(path) for path in files.values()}
-        count = checkpoint.tree.bytes + sum(stamp[1] for stamp in stamps.values())
+        count = checkpoint.tree.bytes + sum(size for _, size, _ in stamps.values())
         meter = Meter(listener, "sealing", count)
         old = read_record(checkpoint)
         looks = planned(checkpoint, old.digests if old is not None else {}, memory_bytes, say)
@@ -84,7 +85,8 @@ def seal(
         faults = metadata_faults(checkpoint) + SideValues(checkpoint, memory_bytes).faults
         first = old or _first_record(checkpoint)
     except (OSError, SurgeryError):
-        _check_standing(place, stamps)  # what is gone may have been taken for damage
+        with suppress(OSError):  # nothing is known of what cannot be looked at
+            _check_standing(place, stamps)  # what is gone may have been taken for damage
         raise
     _check_standing(place, stamps)
     changed = _changed(old, leaves.digests, hashes.digests)
@@ -92,12 +94,11 @@ def seal(
         raise _does_not_hold(checkpoint, changed)
     content = encoded(sealed_record(first, leaves, hashes, changed))
     put_record(target, content, lambda: _check_standing(place, stamps), is_own=to is None)
-    own = {target: content} if to is None else {}
     return reports.Seal(
         checkpoint=str(checkpoint.location.root),
         chosen=checkpoint.location.chosen,
         record=str(target),
-        sha256sums=_put_sums(sha256sums, place, files, hashes, own),
+        sha256sums=_put_sums(sha256sums, place, files, hashes, {} if to else {target: content}),
         leaves=len(leaves.digests),
         files=len(hashes.digests),
         bytes_read=count,

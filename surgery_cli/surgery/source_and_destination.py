@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 
@@ -176,18 +177,20 @@ def check_standing(prepared: Prepared, error: Exception) -> None:
     """Of a run that failed: what is gone, or another by now, may have been taken for damage.
 
     Where what was built is gone, whoever exchanged the run that is read has taken it along: a new step stands in it.
+    Where the sources cannot be looked at any more, that tells nothing of them, and ``error`` is what is to be said.
 
     Raises:
         CheckpointError: a source is not what it was when the draft was made.
     """
-    look_anew(prepared)
-    check_there(prepared)
     is_removed = isinstance(error, RemovedError | FileNotFoundError)
-    for source in prepared.sources.values():
-        if is_removed or isinstance(source.place_on_disk, BucketPath):
-            _check_source(source)
-        elif isinstance(source, Checkpoint) and source.has_changed():
-            raise changed_while_read(source.place_on_disk)
+    with suppress(OSError):
+        look_anew(prepared)
+        check_there(prepared)
+        for source in prepared.sources.values():
+            if is_removed or isinstance(source.place_on_disk, BucketPath):
+                _check_source(source)
+            elif isinstance(source, Checkpoint) and source.has_changed():
+                raise changed_while_read(source.place_on_disk)
 
 
 def _check_source(source: Checkpoint | ArrayFile) -> None:

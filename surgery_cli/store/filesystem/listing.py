@@ -19,6 +19,7 @@ from surgery_cli.store.filesystem.protocol import Entry
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Made = TypeVar("Made", bound=Path)
 
 STAGING_MARK: Final = ".surgery-tmp-"
 """In the name of a directory in which surgery builds: ``.<name>.surgery-tmp-<random>``."""
@@ -133,6 +134,12 @@ def unfinished_name(name: str) -> str | None:
 def is_leftover(name: str) -> bool:
     """True for what an interrupted run of surgery leaves: a staging directory, a destination set aside."""
     return (name.startswith(".") and STAGING_MARK in name) or name.endswith(SET_ASIDE_SUFFIX)
+
+
+def destination_of(path: Made) -> Made:
+    """Of what a run has made beside its destination, that; of another path, itself."""
+    name, mark, _ = path.name.rpartition(STAGING_MARK)
+    return path.with_name(name[1:]) if mark and name.startswith(".") else path
 
 
 def is_record(name: str) -> bool:

@@ -9,7 +9,10 @@ from typing import Final
 import msgspec
 
 from surgery_cli.errors import SurgeryError
+from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.store.filesystem.listing import destination_of
 from surgery_cli.words.advice import NOTHING_LEFT, Left, Text, joined
+from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
 
@@ -62,13 +65,18 @@ def aftermath() -> str:
 
 
 def remaining_notes() -> list[Consequence]:
-    """What the last run in this process could not remove."""
+    """What the last run in this process could not remove, and what will."""
+    found: dict[Path, list[Path]] = {}
+    for path in remaining:  # in a bucket, what was built and its lock go with one command
+        named = destination_of(path) if isinstance(path, BucketPath) else path
+        found.setdefault(named, []).append(path)
     return [
         Consequence(
             DocsPage.HOW_IT_WRITES,
-            f"'{path}' could not be removed: `surgery clean {quote(str(path))}` once that is possible",
+            f"{quoted(paths, word='and')} could not be removed: `surgery clean {quote(str(named))}` once that is"
+            " possible",
         )
-        for path in remaining
+        for named, paths in found.items()
     ]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -17,14 +17,12 @@ from surgery_cli.errors import WriteError
 from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import Lock, beside, guarded, lock_of, said_in
-from surgery_cli.store.filesystem.listing import STAGING_MARK
+from surgery_cli.store.filesystem.listing import STAGING_MARK, destination_of
 from surgery_cli.store.filesystem.processes import Owner, State
 from surgery_cli.store.write.commit_marks import companion_of, is_whole, mark_of
 from surgery_cli.store.write.journal import Journal, LinesInBucket
 from surgery_cli.store.write.leftovers import Left, leftovers_of
 from surgery_cli.store.write.staging import remove
-
-P = TypeVar("P", bound=Path)
 
 _BUILT: Final = re.compile(rf"\..+{re.escape(STAGING_MARK)}[0-9a-f]{{8}}(?:-journal)?", re.DOTALL)
 """What runs call the folders that they make beside a destination."""
@@ -255,12 +253,6 @@ def strays(path: BucketPath) -> list[Stray]:
         and filesystem.is_folder(place)
         and not filesystem.exists(lock_of(destination_of(place)))
     ]
-
-
-def destination_of(path: P) -> P:
-    """Of what a run has made beside its destination, that; of another path, itself."""
-    name, mark, _ = path.name.rpartition(STAGING_MARK)
-    return path.with_name(name[1:]) if mark and name.startswith(".") else path
 
 
 def leftovers_at(destination: Path) -> Sequence[Left]:

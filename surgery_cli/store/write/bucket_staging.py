@@ -25,7 +25,7 @@ from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK
 from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.write.aftermath import Completed, begin_anew, remaining
 from surgery_cli.store.write.commit_marks import commit_marks, companion_of
-from surgery_cli.store.write.destination import already_there, claimed
+from surgery_cli.store.write.destination import already_there, claimed, not_made
 from surgery_cli.store.write.half_replaced import taken_by
 from surgery_cli.store.write.journal import Journal, Placed
 from surgery_cli.store.write.many_objects import each, objects_at
@@ -62,6 +62,8 @@ class BucketStaging:
         self._open = ExitStack()
         self._is_whole = False
         self._is_mixed = False
+        self._placed: list[Path] = []
+        """Where in the place of nothing goes what was built beside it: marks first."""
         self._looking: Future[bool] | None = None
 
     @property
@@ -130,7 +132,7 @@ class BucketStaging:
                 fix="look at the destination, and run the command again",
             ) from None
         except OSError as error:
-            raise _not_made(place, error) from error
+            raise not_made(place, error) from error
 
     def __exit__(
         self,
@@ -189,6 +191,8 @@ class BucketStaging:
             with suppress(OSError):
                 if not self._is_beside:
                     filesystem.delete(companion_of(self.destination))
+                for place in () if self._is_whole else self._placed:
+                    filesystem.delete(place)
                 filesystem.delete_below(self._built)
                 filesystem.delete(self._built)
             if not _stands(self._built):
@@ -251,12 +255,16 @@ class BucketStaging:
             }
             last = [moved.pop(mark) for mark in marks]
             record = {new: moved.pop(new) for new in {companion_of(self.new)} & moved.keys()}
+            if not old:
+                self._placed = [*last, *record.values(), *moved.values()]
             each(filesystem.copy, moved.items())
             stale = [place for place in old if place not in (*moved.values(), *last)]
             each(filesystem.delete_as_found, ((place,) for place in stale))
             each(filesystem.copy, record.items())
             self._mark(last)
         except (OSError, SurgeryError) as error:
+            if not old:
+                raise
             self._is_mixed = True
             raise WriteError(
                 f"'{self.destination}' could not be replaced whole",
@@ -288,11 +296,3 @@ def _stands(place: Path) -> bool:
         return filesystem.exists(place)
     except OSError:
         return True
-
-
-def _not_made(place: Path, error: OSError) -> WriteError:
-    return WriteError(
-        f"'{place}' cannot be made",
-        why=error.strerror or str(error),
-        fix=getattr(error, "fix", ""),
-    )

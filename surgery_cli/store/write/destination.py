@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from surgery_cli.errors import DestinationError
+from surgery_cli.errors import DestinationError, WriteError
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import claim_of, lock_of
@@ -96,6 +96,12 @@ def claimed(lock: Path) -> DestinationError:
     claim = claim_of(lock)
     fix = f"{claim.fix}; or name another destination"
     return DestinationError(claim.what, why=claim.why, fix=fix)
+
+
+def not_made(lock: Path, error: OSError) -> WriteError:
+    """The error for a lock that the service does not let be made."""
+    why = error.strerror or str(error)
+    return WriteError(f"'{lock}' cannot be made", why=why, fix=getattr(error, "fix", ""))
 
 
 def real_path(path: Path) -> Path:

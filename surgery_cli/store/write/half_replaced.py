@@ -8,9 +8,9 @@ from shlex import quote
 from surgery_cli.errors import Problem
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import STAGING_MARK
+from surgery_cli.store.filesystem.listing import STAGING_MARK, destination_of
 from surgery_cli.store.filesystem.processes import State
-from surgery_cli.store.write.bucket_leftovers import Stray, destination_of, leftovers_at
+from surgery_cli.store.write.bucket_leftovers import Stray, leftovers_at
 from surgery_cli.store.write.resumable_staging import goes_on
 
 
