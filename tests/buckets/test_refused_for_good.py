@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 
 import numpy as np
 import pytest
@@ -37,6 +38,15 @@ def end_its_run(service):
         service.put("bkt", LOCK, json.dumps(told).encode())
 
 
+def check_values(address, factor):
+    values = open_checkpoint(address).read(LeafPath(("params", "w")))
+    np.testing.assert_array_equal(values, TREE["params"]["w"] * factor)
+
+
+def edit(source, new, *options, by="2"):
+    return ("rescale", source, new, "params/w", "--by", by, "--optimizer", "keep", *options)
+
+
 @pytest.mark.parametrize("every", [11, ENDS])
 @pytest.mark.parametrize("how", [{}, {"use_ocdbt": False}], ids=["ocdbt", "per-leaf"])
 @pytest.mark.parametrize("options", [(), ("--resume",), ("--seal",)], ids=" ".join)
@@ -45,12 +55,11 @@ def test_what_is_left_is_named_with_what_removes_it(
     service, source, surgery, monkeypatch, how, options, every
 ):
     new = f"{service.root}/new"
-    words = ("rescale", source, new, "params/w", "--by", "2", "--optimizer", "keep", *options)
     before = service.names()
     for number in itertools.count(every, every):
         with monkeypatch.context() as patched:
             refusing_after(service, number, patched)
-            run = surgery(*words)
+            run = surgery(*edit(source, new, *options))
         left = [name for name in service.names() if name not in before]
         said = f"{run.out}{run.err}"
         if LOCK in left:
@@ -61,8 +70,41 @@ def test_what_is_left_is_named_with_what_removes_it(
         end_its_run(service)
         assert surgery("clean", new).code == 0
         if run.code == 0:
-            values = open_checkpoint(new).read(LeafPath(("params", "w")))
-            np.testing.assert_array_equal(values, TREE["params"]["w"] * 2)
+            check_values(new, 2)
             assert not [name for name in service.names() if "surgery-tmp" in name], number
             return
         assert service.names() == before, number
+
+
+@pytest.mark.parametrize("every", [7, ENDS])
+@pytest.mark.parametrize("how", [{}])
+def test_of_the_old_and_the_new_one_stands_whole_and_is_named(
+    service, source, surgery, monkeypatch, how, every
+):
+    new, saved_one = f"{service.root}/new", f"{service.root}/saved"
+    assert surgery(*edit(source, new, by="3")).code == 0
+    before = {name: service.content(name) for name in service.names()}
+    for number in itertools.count(every, every):
+        with monkeypatch.context() as patched:
+            refusing_after(service, number, patched)
+            run = surgery(*edit(source, new, "--force"))
+        said = f"{run.out}{run.err}"
+        end_its_run(service)
+        if run.code == 0:
+            assert surgery("clean", new).code == 0
+            check_values(new, 2)
+            return
+        assert run.code in (2, 3, 4), (number, said)
+        if whole := re.search(r"`surgery rescue (\S+) NEW`", said):
+            assert "could not be replaced whole" in said, said
+            assert "surgery clean" not in said, said
+            assert surgery("rescue", whole[1], saved_one).code == 0
+            check_values(saved_one, 2)
+        else:
+            assert surgery("clean", new).code == 0
+            check_values(new, 3)
+            assert service.names() == sorted(before), number
+        for name in set(service.names()) - set(before):
+            service.remove(name)
+        for name, content in before.items():
+            service.put("bkt", name, content)

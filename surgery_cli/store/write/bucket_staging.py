@@ -148,7 +148,8 @@ class BucketStaging:
             try:
                 is_ours = self._lock.is_held()
             except OSError:  # nothing is known: what was built stays, and its lock
-                remaining.extend((self._built, self._lock.place))
+                if not self._is_mixed:
+                    remaining.extend((self._built, self._lock.place))
                 return
             if not is_ours:
                 self._yield(error)
@@ -242,21 +243,18 @@ class BucketStaging:
         old = objects_at(self.destination)
         if old and not self._replaces:
             raise already_there(self.destination)
+        first = [place for place in old if place.name == COMMIT_MARK]
+        first += objects_at(companion_of(self.destination)) if old else []
+        self._may_go([*old, *first])
+        parent, built = self.destination.parent, objects_at(self._beside)
+        moved = {place: parent / place.relative_to(self._beside) for place in built}
+        last = [moved.pop(mark) for mark in marks]
+        record = {new: moved.pop(new) for new in {companion_of(self.new)} & moved.keys()}
+        self._placed = [] if old else [*reversed(last), *record.values(), *moved.values()]
+        self._is_mixed = bool(old)
         try:
-            first = [place for place in old if place.name == COMMIT_MARK]
-            first += objects_at(companion_of(self.destination)) if old else []
-            self._may_go([*old, *first])
             for place in first:
                 filesystem.delete_as_found(place)
-            parent = self.destination.parent
-            moved = {
-                place: parent / place.relative_to(self._beside)
-                for place in objects_at(self._beside)
-            }
-            last = [moved.pop(mark) for mark in marks]
-            record = {new: moved.pop(new) for new in {companion_of(self.new)} & moved.keys()}
-            if not old:
-                self._placed = [*last, *record.values(), *moved.values()]
             each(filesystem.copy, moved.items())
             stale = [place for place in old if place not in (*moved.values(), *last)]
             each(filesystem.delete_as_found, ((place,) for place in stale))
@@ -265,12 +263,12 @@ class BucketStaging:
         except (OSError, SurgeryError) as error:
             if not old:
                 raise
-            self._is_mixed = True
             raise WriteError(
                 f"'{self.destination}' could not be replaced whole",
                 why=f"{getattr(error, 'strerror', None) or error}; the new one stands whole in '{self.new}'",
                 fix=self._how_to_mend,
             ) from error
+        self._is_mixed = False
 
     @property
     def _how_to_mend(self) -> str:
