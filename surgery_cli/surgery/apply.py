@@ -89,7 +89,7 @@ def apply(
     prepared, plan, restored = _prepared(source, target, plan, options, say)
     done = finished_before(target, prepared, plan, options)
     if done is not None:
-        remove_dead(target)
+        remove_dead(target, stale=options.stale)
         return _ended(done, started, before)
     run = _ready(prepared, target, destination, plan, options, say, open_gate, before, restored)
     if membership is not None:

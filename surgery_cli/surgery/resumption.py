@@ -157,8 +157,8 @@ def finished_before(
         return None
     made = prepared.draft.items.made
     filesystem.forget(target)
-    if not is_whole(target) or (isinstance(target, BucketPath) and _leftovers_of(target)):
-        return None  # what a run to a bucket keeps goes last
+    if not is_whole(target) or _is_kept_from(target, options):
+        return None
     try:
         written = open_result(
             target,
@@ -192,6 +192,16 @@ def finished_before(
         shared_files=0,
         checked=0,
     )
+
+
+def _is_kept_from(target: Path, options: Options) -> bool:
+    """True if a run to a bucket may not be over, or has kept what goes on; one that is done but for its lock has not.
+
+    On a disk a result gets its name at once, and what is kept beside it is of another run.
+    """
+    if not isinstance(target, BucketPath):
+        return False
+    return len(_leftovers_of(target)) > len(dead_at(target, stale=options.stale))
 
 
 def _is_called(written: Checkpoint, prepared: Prepared, options: Options) -> bool:

@@ -245,6 +245,28 @@ def test_what_has_no_mark_yet_is_not_called_done(run, service, source):
     assert again["code"] != 0
 
 
+def test_what_was_killed_when_all_but_its_lock_was_done_is_called_done(
+    run, service, source, tmp_path, pytestconfig
+):
+    before = service.names()
+    counted = run(*command(source, service), cut=["request+", 10**6, "SIGKILL"])["counted"]
+    step = 1 if pytestconfig.getoption("--every-combination") else 9
+    moments = range(counted - 1, 0, -step)
+    for moment in moments:
+        for name in set(service.names()) - set(before):
+            service.remove(name)
+        killed = run(*command(source, service), cut=["request+", moment, "SIGKILL"])
+        assert killed["code"] == -9, killed["said"]
+        if f"new/{MARK}" not in service.names():
+            break
+        assert LOCK in service.names()
+        again = run(*command(source, service, "--json"))
+        assert again["code"] == 0, (moment, again["said"])
+        assert json.loads(again["said"])["is_repeated"]
+        check(service, tmp_path / str(moment))
+    assert moment < moments[0]  # there were such moments
+
+
 @pytest.mark.parametrize("service", ["gs"], indirect=True)
 def test_what_somebody_else_has_finished_meanwhile_is_not_cleaned_away(
     run, service, source, tmp_path
