@@ -265,6 +265,7 @@ def _check_standing(place: Path, before: Mapping[Path, _Stamp]) -> None:
     filesystem.forget(place)
     if not filesystem.exists(place):
         raise gone(place)
+    filesystem.files_below(place)  # in a bucket, all are listed together
     for path, stamp in before.items():
         now_is = _stamp(path)
         if not any(now_is):

@@ -133,3 +133,27 @@ def test_what_is_imported_later_is_there_when_it_is_used(monkeypatch):
     assert Binary(b"x").data == b"x"
     assert dumps(("x",)).startswith("<params>")
     assert "xmlrpc.client" in sys.modules
+
+
+@pytest.mark.parametrize("use_zarr3", [False, True])
+def test_documents_of_arrays_are_read_at_once(service, tmp_path, use_zarr3):
+    """Each document waits until all of them were asked for."""
+    tree = {"params": {f"leaf_{n}": np.full(3, n, np.float32) for n in range(8)}}
+    folder = saved(tmp_path / "ck", tree, use_ocdbt=False, use_zarr3=use_zarr3)
+    there = uploaded(service, folder, f"{service.root}/ck")
+    is_over = time.monotonic() + PATIENCE_SECONDS
+
+    def came():
+        document = "zarr.json" if use_zarr3 else ".zarray"
+        asked = [r for r in service.log if r.kind == "read" and r.path.endswith(document)]
+        return len(asked)
+
+    def are_held(kind):
+        return kind == "read" and 0 < came() < len(tree["params"]) and time.monotonic() < is_over
+
+    service.log.clear()
+    service.faults = Faults(are_held=are_held)
+    opened = open_checkpoint(there)
+    assert len(opened.tree) == len(tree["params"])
+    assert time.monotonic() < is_over
+    assert came() == len(tree["params"])

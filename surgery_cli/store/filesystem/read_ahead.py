@@ -58,6 +58,10 @@ class ReadAhead:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._windows: OrderedDict[tuple[str, int, int], _Window] = OrderedDict()
+        """In the order in which they were read last."""
+        self._of: dict[str, dict[tuple[str, int, int], _Window]] = {}
+        """The same by object: there may be thousands of objects, and of each some windows."""
+        self._kept_bytes = 0
         self._reads: dict[tuple[str, int], int] = {}
         """How often each part of an object was read, parts being of ``_MOST`` bytes."""
         self._expected: dict[str, list[Range]] = {}
@@ -86,15 +90,15 @@ class ReadAhead:
                 window.content.set_result(fetch(window.start, window.stop))
             except BaseException as error:
                 with self._lock:
-                    self._windows.pop((name, window.start, window.stop), None)
+                    self._drop((name, window.start, window.stop))
                 window.content.set_exception(error)
                 raise
         at = start - window.start
         return window.content.result()[at : at + stop - start]
 
     def _around(self, name: str, start: int) -> _Window | None:
-        for key, window in self._windows.items():
-            if key[0] == name and window.start <= start < window.stop:
+        for key, window in self._of.get(name, {}).items():
+            if window.start <= start < window.stop:
                 self._windows.move_to_end(key)
                 return window
         return None
@@ -114,15 +118,23 @@ class ReadAhead:
                 return part * _MOST, min((part + 1) * _MOST, size)
         before = [
             window.stop - window.start
-            for key, window in self._windows.items()
-            if key[0] == name and window.start <= start <= window.stop + _LEAST
+            for window in self._of.get(name, {}).values()
+            if window.start <= start <= window.stop + _LEAST
         ]
         length = min(2 * max(before), _MOST) if before else _LEAST
         return start, min(start + max(length, stop - start), size)
 
     def _keep(self, name: str, window: _Window) -> None:
-        self._windows[name, window.start, window.stop] = window
-        kept = sum(one.stop - one.start for one in self._windows.values())
-        while kept > KEPT_BYTES:
-            _, dropped = self._windows.popitem(last=False)
-            kept -= dropped.stop - dropped.start
+        key = name, window.start, window.stop
+        self._windows[key] = self._of.setdefault(name, {})[key] = window
+        self._kept_bytes += window.stop - window.start
+        while self._kept_bytes > KEPT_BYTES:
+            self._drop(next(iter(self._windows)))
+
+    def _drop(self, key: tuple[str, int, int]) -> None:
+        name, start, stop = key
+        if self._windows.pop(key, None) is not None:
+            self._kept_bytes -= stop - start
+            del self._of[name][key]
+            if not self._of[name]:
+                del self._of[name]

@@ -1,8 +1,8 @@
-"""Small files that are read whole, not those that only claim to be small; and such that are written together."""
+"""Small files that are read whole, not those that only claim to be small; many that are read or written together."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from surgery_cli.inputs.limits import METADATA, Limit, check_values
@@ -21,6 +21,15 @@ def read_small(place: Place, limit: Limit = METADATA) -> bytes:
     content = filesystem.read(place)
     check_values(content, f"'{place}'")
     return content
+
+
+def fetch_together(files: Sequence[Place]) -> None:
+    """Have files at hand that are read next, of some kilobytes each: where each takes a request, many at once."""
+    at_once = min(map(filesystem.requests_at_once, files), default=1)
+    if at_once > 1:
+        with Threads(at_once, thread_name_prefix="surgery-fetch") as pool:
+            for _ in pool.map(filesystem.read, files):
+                pass
 
 
 def write_together(files: Mapping[Path, bytes]) -> None:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from surgery_cli.inputs.limits import DOCUMENT, LEAVES
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import refuse_special_among
 from surgery_cli.store.filesystem.protocol import Entry
-from surgery_cli.store.filesystem.small_files import read_small
+from surgery_cli.store.filesystem.small_files import fetch_together, read_small
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, below
 from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS, PROCESS_FILE
 from surgery_cli.store.orbax.stored_values import StoredValue, whole_file
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, parse_at
+
+_TOGETHER: Final = 1000
+"""Of so many folders documents are fetched before they are parsed."""
+
+_SMALL_BYTES: Final = 32 << 10
+"""A thousand of no more than this are kept until they are parsed; documents have some hundred bytes."""
 
 
 class PerLeafStore(ArrayStore):
@@ -105,6 +112,16 @@ class _Found:
         )
 
 
+def _listed(directory: Path) -> Iterator[tuple[str, list[Entry]]]:
+    """As ``filesystem.below``, with the documents of arrays at hand."""
+    every = filesystem.below(directory)
+    while some := list(islice(every, _TOGETHER)):
+        entries = (entry for _, inside in some for entry in inside if entry.is_file)
+        names = DOCUMENT_NAMES.values()
+        fetch_together([e.place for e in entries if e.name in names and e.size <= _SMALL_BYTES])
+        yield from some
+
+
 def _found(directory: Path) -> Iterator[_Found]:
     """The arrays below ``directory``, sorted, from one listing of it all; each is whole once the last has come.
 
@@ -115,7 +132,7 @@ def _found(directory: Path) -> Iterator[_Found]:
     """Of folders to come that may hold chunks: the arrays, with what their keys begin with there."""
     chunks_alone: dict[str, bool] = {}
     """Folders to come that hold chunks and no arrays; False: unless it is an array itself."""
-    for prefix, entries in filesystem.below(directory):
+    for prefix, entries in _listed(directory):
         folders = [entry.name for entry in entries if entry.is_folder]
         files = [entry for entry in entries if entry.is_file]
         if len(folders) + len(files) < len(entries):  # a link that leads nowhere is a missing chunk
