@@ -132,6 +132,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         )
 
 
+@pytest.fixture(autouse=True)
+def nothing_was_typed():
+    """What a test calls is no command that a test before it has typed in this process."""
+    from surgery_cli.words import invocation
+
+    invocation.remember(())
+
+
 # Buckets on the loopback, which every library of this process takes for the services: one of each, whoever asks.
 
 

@@ -32,7 +32,6 @@ def kept(build):
 def surgery(capsys, monkeypatch):
     """Runs a command line; gives exit code, standard output and standard error."""
     from surgery_cli.cli import main
-    from surgery_cli.words import invocation
 
     monkeypatch.setattr(main, "_built", kept(main._built))
     monkeypatch.setenv("COLUMNS", "100")
@@ -41,7 +40,6 @@ def surgery(capsys, monkeypatch):
         capsys.readouterr()
         with pytest.raises(SystemExit) as end:
             main.run([os.fspath(word) for word in arguments])
-        invocation.remember(())  # what a test calls next, in this process, was not typed
         out, err = capsys.readouterr()
         return Result(end.value.code, out, err)
 
