@@ -58,7 +58,7 @@ class Preview(Noted, kw_only=True, frozen=True):
     looking at the source are among them. Left out where nothing lies in a bucket.
     """
     minutes: float | UnsetType = UNSET
-    """How long these requests take at ``bytes_per_second``, and 50 ms each; of a preview alone."""
+    """How long these requests take at ``bytes_per_second``, and 50 ms for each waited for; of a preview alone."""
     bytes_per_second: int | UnsetType = UNSET
     rearranged: int | UnsetType = UNSET
     """Of the leaves by reference, those whose elements move, and whose stored chunks stay as they are."""

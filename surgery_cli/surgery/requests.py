@@ -15,7 +15,6 @@ from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.reports import Exported
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.bucket import Buckets
 from surgery_cli.store.filesystem.listing import COMMIT_MARK, files_below
 from surgery_cli.store.filesystem.request_counts import Requests
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -75,20 +74,6 @@ _RECORD_BYTES: Final = 1000
 
 _LOOKED_INTO_BYTES: Final = 64 << 10
 """Files beside the data of no more than this were read when the source was opened, and are still here."""
-
-_SECONDS: Final = 0.05
-"""What a request takes beside its bytes, where it waits for the one before."""
-
-
-def minutes(requests: Requests, bytes_per_second: int) -> float:
-    """How long requests take: bytes that pass through this machine at the rate, and 50 ms for each request.
-
-    Copies by the service are made many at once, and take a request's time.
-    """
-    one_by_one = requests.total - requests.copied.requests
-    waves = -(-requests.copied.requests // Buckets.at_once)
-    moved = requests.read.bytes + requests.written.bytes
-    return (moved / bytes_per_second + _SECONDS * (one_by_one + waves)) / 60
 
 
 def requests_of_run(

@@ -22,7 +22,8 @@ from surgery_cli.store.write.carried_files import carried_files, carried_to, unc
 from surgery_cli.store.write.item_plan import PlannedLeaf, Way
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.surgery.preparation import Prepared
-from surgery_cli.surgery.requests import minutes, requests_of_run
+from surgery_cli.surgery.request_minutes import minutes
+from surgery_cli.surgery.requests import requests_of_run
 from surgery_cli.surgery.sealing_costs import bytes_to_seal
 from surgery_cli.surgery.space import is_all_copied
 
@@ -92,7 +93,8 @@ def costs(
     if requests is None:
         return Traffic(*moved)
     rate = options.bytes_per_second
-    return Traffic(*moved, requests, round(minutes(requests, rate), 2), rate)
+    needed = minutes(requests, rate, resume=options.resume)
+    return Traffic(*moved, requests, round(needed, 2), rate)
 
 
 def _beside_leaves(prepared: Prepared, destination: Path | None) -> tuple[int, int]:
