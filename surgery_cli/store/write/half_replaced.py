@@ -8,6 +8,7 @@ from shlex import quote
 from surgery_cli.errors import Problem
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.bucket_locks import lock_of
 from surgery_cli.store.filesystem.listing import STAGING_MARK, destination_of
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.write.bucket_leftovers import Stray, leftovers_at
@@ -28,7 +29,8 @@ def half_replaced(destination: Path) -> Problem | None:
             return Problem(
                 f"'{destination}' is half replaced: what stands there is of two checkpoints",
                 why=f"a run with `--force` was killed while it put the new one there; that stands whole in '{new}'",
-                fix=f"{'; else '.join([*ways, taken_by(left.path)])}; of the old one a part is gone",
+                fix=f"{'; else '.join([*ways, taken_by(left.path)])}; then what stands in '{destination}',"
+                f" of which a part is gone, goes by hand alone, and so do '{left.path}' and '{lock_of(destination)}'",
                 path=str(destination),
             )
     return None
