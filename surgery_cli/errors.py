@@ -125,6 +125,10 @@ class BeingWrittenError(CheckpointError):
     """A run of ours is writing it, or may be: nothing is lost that a rescue could find."""
 
 
+class ServiceFails(CheckpointError):
+    """A service does not answer, or says no: this tells nothing of what it keeps."""
+
+
 class LimitError(CheckpointError):
     """It declares more than is read of anything, unless that is asked for; it may be whole."""
 

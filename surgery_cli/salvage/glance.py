@@ -9,6 +9,7 @@ from surgery_cli.errors import (
     BeingWrittenError,
     LimitError,
     NotPermittedError,
+    ServiceFails,
     SurgeryError,
 )
 from surgery_cli.salvage.decoded_arrays import spec_of
@@ -19,7 +20,6 @@ from surgery_cli.salvage.older_steps import path_there
 from surgery_cli.salvage.place import BrokenPlace, find_broken
 from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import open_checkpoint
-from surgery_cli.store.orbax.contexts import ServiceFails
 from surgery_cli.store.orbax.sidecars import EMPTY_TYPES, VALUE_TYPES
 from surgery_cli.store.write.step import RECORD
 from surgery_cli.tree import json_pointer

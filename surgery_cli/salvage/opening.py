@@ -7,12 +7,17 @@ from shlex import quote
 
 import msgspec
 
-from surgery_cli.errors import BeingWrittenError, CheckpointError, LimitError, SurgeryError
+from surgery_cli.errors import (
+    BeingWrittenError,
+    CheckpointError,
+    LimitError,
+    ServiceFails,
+    SurgeryError,
+)
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
-from surgery_cli.store.orbax.contexts import ServiceFails
 
 
 def opened(text: str, *, step: int | None = None, item: str | None = None) -> Checkpoint:

@@ -17,7 +17,7 @@ from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.argument import path_and_step
 from surgery_cli.store.locate.refusals import missing
 from surgery_cli.store.write.bucket_leftovers import bucket_leftovers, strays
-from surgery_cli.store.write.half_replaced import taken_by
+from surgery_cli.store.write.half_replaced import by_hand, taken_by
 from surgery_cli.store.write.leftovers import Left, Leftover, drafts_of, leftovers_in, leftovers_of
 from surgery_cli.store.write.resumable_staging import amount_of, goes_on
 from surgery_cli.store.write.staging import set_aside_of
@@ -112,7 +112,7 @@ def _notes(path: Path, kept: list[reports.LeftoverRow]) -> list[Note]:
         Consequence(
             DocsPage.FORCE,
             f"'{row.path}' holds a whole checkpoint, and what it was to replace is half replaced:"
-            f" {taken_by(path_at(row.path))}; then remove all of it, and its lock if that stands beside it",
+            f" {taken_by(path_at(row.path))}; {by_hand(path_at(row.path))}",
         )
         for row in kept
         if row.state == State.WHOLE

@@ -15,7 +15,7 @@ from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.engine.executed import Executed
 from surgery_cli.engine.execution import Execution
 from surgery_cli.engine.progress import Listener
-from surgery_cli.errors import CheckpointError, SurgeryError, WriteError
+from surgery_cli.errors import CheckpointError, ServiceFails, SurgeryError, WriteError
 from surgery_cli.proof.records import (
     digests_after,
     history_after,
@@ -28,7 +28,6 @@ from surgery_cli.proof.surgery_json import Record, Verified, new_record
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.modes import follow_modes
 from surgery_cli.store.open.checkpoint import Checkpoint
-from surgery_cli.store.orbax.contexts import ServiceFails
 from surgery_cli.store.write.bucket_staging import BucketStaging
 from surgery_cli.store.write.commit_marks import commit_marks
 from surgery_cli.store.write.journal import Journal, Lost, Placed, withdrawing

@@ -62,8 +62,10 @@ def test_what_is_left_is_named_with_what_removes_it(
             run = surgery(*edit(source, new, *options))
         left = [name for name in service.names() if name not in before]
         said = f"{run.out}{run.err}"
+        assert "surgery rescue" not in said, (number, said)  # the source is as it was
         if LOCK in left:
             assert f"surgery clean {new}" in said, (number, said)
+            assert LOCK in said or "goes on from there" in said, (number, said)
         elif run.code:
             assert not left, (number, said)
         assert run.code in (0, 3, 4), (number, said)
@@ -98,6 +100,8 @@ def test_of_the_old_and_the_new_one_stands_whole_and_is_named(
         if whole := re.search(r"`surgery rescue (\S+) NEW`", said):
             assert "could not be replaced whole" in said, said
             assert "surgery clean" not in said, said
+            by_hand = said[said.index(f"then remove '{new}'") :]
+            assert LOCK in by_hand, said  # last: it alone says of a mixture that it is one
             assert surgery("rescue", whole[1], saved_one).code == 0
             check_values(saved_one, 2)
         else:

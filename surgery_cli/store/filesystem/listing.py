@@ -10,7 +10,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Final, NamedTuple, ParamSpec, TypeVar
 
-from surgery_cli.errors import CheckpointError, NotPermittedError
+from surgery_cli.errors import CheckpointError, NotPermittedError, ServiceFails
 from surgery_cli.inputs.buckets import Replaced, ServiceRefusal, path_at
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
@@ -259,11 +259,11 @@ def unreadable(path: Path, error: OSError) -> CheckpointError:
             fix="wait until whatever changes it has ended, or name another checkpoint or step",
         )
     if isinstance(error, Replaced):
-        return CheckpointError(
+        return ServiceFails(
             f"'{path}' changed while it was read", why=error.strerror, fix=error.fix
         )
     if isinstance(error, ServiceRefusal):
-        return CheckpointError(f"'{path}' cannot be read", why=error.strerror, fix=error.fix)
+        return ServiceFails(f"'{path}' cannot be read", why=error.strerror, fix=error.fix)
     if isinstance(error, PermissionError):
         barrier = barrier_before(path)
         return NotPermittedError(

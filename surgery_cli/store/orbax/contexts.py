@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import ServiceFails
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store.filesystem.object_service import ELSEWHERE, EXPIRED, UNKNOWN
 
@@ -37,10 +37,6 @@ def new_context() -> ts.Context:
     import tensorstore as ts
 
     return ts.Context({**POOLS, "gcs_request_retries": _RETRIES, "s3_request_retries": _RETRIES})
-
-
-class ServiceFails(CheckpointError):
-    """A service does not answer, or says no: this tells nothing of what it keeps."""
 
 
 def failure_of_service(directory: Path, error: Exception) -> ServiceFails | None:

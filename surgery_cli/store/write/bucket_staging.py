@@ -26,7 +26,7 @@ from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.write.aftermath import Completed, begin_anew, remaining
 from surgery_cli.store.write.commit_marks import commit_marks, companion_of
 from surgery_cli.store.write.destination import already_there, claimed, not_made
-from surgery_cli.store.write.half_replaced import taken_by
+from surgery_cli.store.write.half_replaced import by_hand, taken_by
 from surgery_cli.store.write.journal import Journal, Placed
 from surgery_cli.store.write.many_objects import each, objects_at
 
@@ -157,7 +157,9 @@ class BucketStaging:
             if self._is_mixed:  # nobody may read it, and the new one stands beside it
                 return
             self._remove()
-            if self._built not in remaining:
+            if self._built in remaining:
+                remaining.append(self._lock.place)
+            else:
                 self._release()
 
     def _yield(self, error: BaseException | None) -> None:
@@ -272,7 +274,7 @@ class BucketStaging:
 
     @property
     def _how_to_mend(self) -> str:
-        return f"{taken_by(self._beside)}; then remove that, and '{self._lock.place}'"
+        return f"{taken_by(self._beside)}; {by_hand(self._beside)}"
 
     def _mark(self, places: Iterable[Path]) -> None:
         try:

@@ -29,11 +29,22 @@ def half_replaced(destination: Path) -> Problem | None:
             return Problem(
                 f"'{destination}' is half replaced: what stands there is of two checkpoints",
                 why=f"a run with `--force` was killed while it put the new one there; that stands whole in '{new}'",
-                fix=f"{'; else '.join([*ways, taken_by(left.path)])}; then what stands in '{destination}',"
-                f" of which a part is gone, goes by hand alone, and so do '{left.path}' and '{lock_of(destination)}'",
+                fix=f"{'; else '.join([*ways, taken_by(left.path)])}; {by_hand(left.path)}",
                 path=str(destination),
             )
     return None
+
+
+def by_hand(left: Path) -> str:
+    """What is to be removed by hand once the new checkpoint was taken out of such a folder: the mixture first.
+
+    While the lock stands, nobody takes what is at the destination for a checkpoint.
+    """
+    destination = destination_of(left)
+    return (
+        f"then remove '{destination}', which is of two checkpoints, '{left}', and last '{lock_of(destination)}':"
+        " no command does"
+    )
 
 
 def taken_by(left: Path) -> str:
