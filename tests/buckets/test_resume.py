@@ -267,6 +267,23 @@ def test_what_was_killed_when_all_but_its_lock_was_done_is_called_done(
     assert moment < moments[0]  # there were such moments
 
 
+@pytest.mark.parametrize("resume", [True, False])
+def test_what_only_its_lock_is_left_of_is_called_complete(run, service, source, tmp_path, resume):
+    words = [word for word in command(source, service) if resume or word != "--resume"]
+    before = service.names()
+    counted = run(*words, cut=["request+", 10**6, "SIGKILL"])["counted"]
+    for name in set(service.names()) - set(before):
+        service.remove(name)
+    assert run(*words, cut=["request", counted, "SIGKILL"])["code"] == -9
+    assert LOCK in service.names()
+    again = run(*[word for word in words if word != "--resume"])
+    assert again["code"] == 2
+    assert "it is complete" in again["said"]
+    assert "killed" not in again["said"]
+    assert run("clean", f"{service.root}/new")["code"] == 0
+    check(service, tmp_path)
+
+
 @pytest.mark.parametrize("service", ["gs"], indirect=True)
 def test_what_somebody_else_has_finished_meanwhile_is_not_cleaned_away(
     run, service, source, tmp_path

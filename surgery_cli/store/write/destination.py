@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 
 from surgery_cli.errors import DestinationError, WriteError
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import claim_of, lock_of
 from surgery_cli.store.filesystem.durability import may_write_into
-from surgery_cli.store.filesystem.listing import is_leftover, unfinished_name
+from surgery_cli.store.filesystem.listing import destination_of, is_leftover, unfinished_name
 from surgery_cli.store.filesystem.owners import OWNER_FILE
+from surgery_cli.store.filesystem.processes import State
+from surgery_cli.store.write.commit_marks import mark_of
 
 
 def check_destination(destination: Path, source: Path, *, force: bool) -> None:
@@ -94,6 +97,14 @@ def claimed(lock: Path) -> DestinationError:
         FileNotFoundError: the lock has just gone.
     """
     claim = claim_of(lock)
+    destination = destination_of(lock)
+    mark = mark_of(destination) if claim.state is State.DEAD else None
+    if mark is not None and filesystem.read_if_any(mark) == filesystem.read(lock):  # its copy
+        return DestinationError(
+            f"the destination '{destination}' exists",
+            why=f"it is complete: the run that made it ended before it had removed its lock '{lock}'",
+            fix=f"name another, or add `--force`; `surgery clean {quote(str(destination))}` removes the lock",
+        )
     fix = f"{claim.fix}; or name another destination"
     return DestinationError(claim.what, why=claim.why, fix=fix)
 
