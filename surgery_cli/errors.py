@@ -126,7 +126,7 @@ class BeingWrittenError(CheckpointError):
 
 
 class ServiceFails(CheckpointError):
-    """A service does not answer, or says no: this tells nothing of what it keeps."""
+    """A service does not answer, says no, or has another object by now: this tells nothing of what it keeps."""
 
 
 class LimitError(CheckpointError):

@@ -19,7 +19,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import Lock, beside, guarded, lock_of, said_in
 from surgery_cli.store.filesystem.listing import STAGING_MARK, destination_of
 from surgery_cli.store.filesystem.processes import Owner, State
-from surgery_cli.store.write.commit_marks import companion_of, is_whole, mark_of
+from surgery_cli.store.write.commit_marks import companion_of, is_marked, is_whole
 from surgery_cli.store.write.journal import Journal, LinesInBucket
 from surgery_cli.store.write.leftovers import Left, leftovers_of
 from surgery_cli.store.write.staging import remove
@@ -127,8 +127,7 @@ class BucketLeftover:
         """The run's own mark is there, which is a copy of its lock: looked up anew."""
         try:
             filesystem.forget(self.destination)
-            mark = mark_of(self.destination)
-            return mark is not None and filesystem.read_if_any(mark) == self.content
+            return is_marked(self.destination, self.content)
         except FileNotFoundError:
             return False
 

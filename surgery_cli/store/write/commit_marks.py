@@ -48,6 +48,12 @@ def mark_of(place: Path) -> Path | None:
     return (location.step_directory or place) / COMMIT_MARK
 
 
+def is_marked(destination: Path, lock: bytes) -> bool:
+    """True if the run with this lock has come to its end: its mark is a copy of it."""
+    mark = mark_of(destination)
+    return mark is not None and filesystem.read_if_any(mark) == lock
+
+
 def companion_of(destination: Path) -> Path:
     """Where the record of a checkpoint stands that is a single file."""
     return destination.with_name(f"{destination.name}.surgery.json")

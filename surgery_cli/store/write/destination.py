@@ -14,7 +14,7 @@ from surgery_cli.store.filesystem.durability import may_write_into
 from surgery_cli.store.filesystem.listing import destination_of, is_leftover, unfinished_name
 from surgery_cli.store.filesystem.owners import OWNER_FILE
 from surgery_cli.store.filesystem.processes import State
-from surgery_cli.store.write.commit_marks import mark_of
+from surgery_cli.store.write.commit_marks import is_marked
 
 
 def check_destination(destination: Path, source: Path, *, force: bool) -> None:
@@ -98,8 +98,7 @@ def claimed(lock: Path) -> DestinationError:
     """
     claim = claim_of(lock)
     destination = destination_of(lock)
-    mark = mark_of(destination) if claim.state is State.DEAD else None
-    if mark is not None and filesystem.read_if_any(mark) == filesystem.read(lock):  # its copy
+    if claim.state is State.DEAD and is_marked(destination, filesystem.read(lock)):
         return DestinationError(
             f"the destination '{destination}' exists",
             why=f"it is complete: the run that made it ended before it had removed its lock '{lock}'",
