@@ -8,7 +8,10 @@ from surgery_cli.document import Noted
 
 
 class LeftoverRow(msgspec.Struct, kw_only=True, frozen=True):
-    """A directory in which a run was building; ``state`` is ``dead``, ``living``, ``elsewhere`` or ``unknown``."""
+    """A directory in which a run was building.
+
+    ``state`` is ``dead``, ``living``, ``elsewhere``, ``unknown``, or ``whole``: what it was to replace is half so.
+    """
 
     path: str
     state: str
@@ -21,9 +24,13 @@ class LeftoverRow(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Cleaning(Noted, kw_only=True, frozen=True):
-    """What killed runs had left. ``kept`` is what may belong to a run that still goes."""
+    """What killed runs had left. ``kept`` is what may belong to a run that still goes.
+
+    ``finished``: what had half replaced something in a bucket, and has been put in its place.
+    """
 
     path: str
     removed: list[LeftoverRow]
+    finished: list[LeftoverRow] = []
     kept: list[LeftoverRow]
     dry_run: bool = False

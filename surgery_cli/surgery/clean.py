@@ -1,4 +1,4 @@
-"""Clean: remove what killed runs have left, and nothing that a living one is writing."""
+"""Clean: remove what killed runs have left, or finish it, and nothing that a living one is writing."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from surgery_cli.errors import PlanError
 from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import reading
+from surgery_cli.store.filesystem.listing import destination_of, reading
 from surgery_cli.store.filesystem.owners import is_staging, owner_of
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.argument import path_and_step
 from surgery_cli.store.locate.refusals import missing
-from surgery_cli.store.write.bucket_leftovers import bucket_leftovers, strays
-from surgery_cli.store.write.half_replaced import by_hand, taken_by
+from surgery_cli.store.write.bucket_leftovers import BucketLeftover, bucket_leftovers, strays
+from surgery_cli.store.write.finishing import finish
+from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.leftovers import Left, Leftover, drafts_of, leftovers_in, leftovers_of
 from surgery_cli.store.write.resumable_staging import amount_of, goes_on
 from surgery_cli.store.write.staging import set_aside_of
@@ -30,11 +31,13 @@ def clean(place: str, *, stale: bool = False, dry_run: bool = False) -> reports.
     """Remove the staging directories that runs to ``place``, or to something in it, have left.
 
     Only where the run is known to be dead: its process is gone from this machine. ``stale`` says that those of other
-    machines, and those whose owner cannot be told, are over as well. A living run's is never removed.
+    machines, and those whose owner cannot be told, are over as well. A living run's is never removed. What in a bucket
+    has half replaced something, and alone is whole, is put in its place.
 
     Raises:
         PlanError: nothing ever stood there, a step is named, or it is empty text.
-        WriteError: something cannot be removed.
+        DestinationError: what is half replaced was written to by something else since.
+        WriteError: something cannot be removed, or put in its place.
     """
     if not place:
         raise PlanError(
@@ -43,19 +46,42 @@ def clean(place: str, *, stale: bool = False, dry_run: bool = False) -> reports.
     text = address(place)
     path = path_at(text)
     _check_name(text, path)
-    removable = {State.DEAD, State.ELSEWHERE, State.UNKNOWN} if stale else {State.DEAD}
+    over = {State.DEAD, State.ELSEWHERE, State.UNKNOWN} if stale else {State.DEAD}
     removed: list[reports.LeftoverRow] = []
+    finished: list[reports.LeftoverRow] = []
     kept: list[reports.LeftoverRow] = []
+    notes: list[Note] = []
     for left in _leftovers(path):
         state = left.state
         row = _row(left, state)
-        if state not in removable:
+        if state is State.WHOLE:
+            is_over = stale or (left.owner is not None and left.owner.state is State.DEAD)
+            if isinstance(left, BucketLeftover) and is_over:
+                finished.append(row)
+                if not dry_run:
+                    finish(left)
+            else:
+                kept.append(row)
+                notes += _half_replaced(left)
+        elif state not in over:
             kept.append(row)
         elif dry_run or left.remove():
             removed.append(row)
     return reports.Cleaning(
-        path=str(path), removed=removed, kept=kept, dry_run=dry_run, notes=_notes(path, kept)
+        path=str(path),
+        removed=removed,
+        finished=finished,
+        kept=kept,
+        dry_run=dry_run,
+        notes=[*_notes(path, kept), *notes],
     )
+
+
+def _half_replaced(left: Left) -> list[Note]:
+    mixture = half_replaced(destination_of(left.path))
+    if mixture is None:  # it has just been finished
+        return []
+    return [Consequence(DocsPage.FORCE, f"{mixture.what}: {mixture.why}; {mixture.fix}")]
 
 
 def _check_name(text: str, path: Path) -> None:
@@ -108,15 +134,6 @@ def _notes(path: Path, kept: list[reports.LeftoverRow]) -> list[Note]:
                 f" removes them ({size})",
             )
         )
-    notes += [
-        Consequence(
-            DocsPage.FORCE,
-            f"'{row.path}' holds a whole checkpoint, and what it was to replace is half replaced:"
-            f" {taken_by(path_at(row.path))}; {by_hand(path_at(row.path))}",
-        )
-        for row in kept
-        if row.state == State.WHOLE
-    ]
     if not isinstance(path, BucketPath) and (old := set_aside_of(path)) is not None:
         fate = (
             "stays until you remove it"

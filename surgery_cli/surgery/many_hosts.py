@@ -84,7 +84,8 @@ class Company:
         if not membership.is_first:
             is_unknown(f"process 0 says what became of '{destination}'")
         membership.left_by_first = (
-            f"what it had built may stand beside '{destination}': {company.cleaning} removes that"
+            f"what it had built may stand beside '{destination}': {company.cleaning} removes that,"
+            " or finishes what was half in its place; what was complete stays"
         )
         try:
             agree(membership, prepared, destination, options)

@@ -99,11 +99,12 @@ def test_of_the_old_and_the_new_one_stands_whole_and_is_named(
         assert run.code in (2, 3, 4), (number, said)
         if whole := re.search(r"`surgery rescue (\S+) NEW`", said):
             assert "could not be replaced whole" in said, said
-            assert "surgery clean" not in said, said
-            by_hand = said[said.index(f"then remove '{new}'") :]
-            assert LOCK in by_hand, said  # last: it alone says of a mixture that it is one
+            assert f"`surgery clean {new}` puts the new one in its place" in said, said
             assert surgery("rescue", whole[1], saved_one).code == 0
             check_values(saved_one, 2)
+            assert surgery("clean", new).code == 0
+            check_values(new, 2)
+            assert not [name for name in service.names() if "surgery-tmp" in name], number
         else:
             assert surgery("clean", new).code == 0
             check_values(new, 3)

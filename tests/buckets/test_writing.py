@@ -182,8 +182,8 @@ def test_where_a_run_can_go_on_nothing_else_is_advised(bucket, tmp_path, monkeyp
     assert "old" in [one.path for one in looked]
     for said in (another.value.problems[0].fix, *(one.todo for one in looked)):
         assert "goes on from there" in said
-        assert "else `surgery rescue gs://bkt/.old.surgery-tmp-" in said
-        assert "surgery clean" not in said  # which keeps it, as it alone is whole
+        assert "`surgery clean gs://bkt/old` puts the new one in its place" in said
+        assert "or `surgery rescue gs://bkt/.old.surgery-tmp-" in said
     surgery.apply(there, "gs://bkt/old", RESCALED, options=options)
     check(restored("gs://bkt/old"), factor=2)
     assert not [name for name in names(bucket) if "surgery-tmp" in name]

@@ -17,7 +17,7 @@ def clean(
     ],
     *,
     dry_run: Annotated[
-        bool, setting("Print what would be removed, and remove nothing.", Group.REMOVE)
+        bool, setting("Print what would be removed or finished, and do nothing.", Group.REMOVE)
     ] = False,
     stale: Annotated[
         bool,
@@ -30,7 +30,8 @@ def clean(
 ) -> int:
     """Remove what killed runs of `surgery` left; exit code 1 if something may still be in use.
 
-    A run says in its staging directory which process it is, so that a living one's is never removed.
+    A run says in its staging directory which process it is, so that a living one's is never removed. What a killed
+    `--force` has half replaced in a bucket is finished: the new checkpoint, which is whole, comes in its place.
     """
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import cleaning

@@ -20,10 +20,13 @@ def render(document: Cleaning, page: Page) -> None:
     for row in document.removed:
         page.line(f"{done} {row.path}: {byte_text(row.bytes)}{_owner(row)}")
         _keeps(row, page, gone=not document.dry_run)
+    for row in document.finished:
+        done = "would put" if document.dry_run else "put"
+        page.line(f"{done} in its place what {row.path} holds: {byte_text(row.bytes)}{_owner(row)}")
     for row in document.kept:
         page.verdict(f"kept {row.path}: {_KEPT.get(row.state, row.state)}{_owner(row)}")
         _keeps(row, page, gone=False)
-    if not document.removed and not document.kept:
+    if not (document.removed or document.finished or document.kept):
         page.line("nothing was left by killed runs")
     page.notes(document.notes, indent=2)
 

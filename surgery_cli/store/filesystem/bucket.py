@@ -104,7 +104,8 @@ class Buckets:
         if found is None:
             return BucketStatus(stat.S_IFDIR | 0o755, 0, 0, device, number_at(f"{path.key}/"))
         number = number_of(found.key, found.version)
-        return BucketStatus(stat.S_IFREG | 0o644, found.size, found.mtime_ns, device, number)
+        mode = stat.S_IFREG | 0o644
+        return BucketStatus(mode, found.size, found.mtime_ns, device, number, digest=found.digest)
 
     def status_now(self, place: Place) -> BucketStatus:
         path = BucketPath(place)

@@ -24,6 +24,8 @@ class BucketStatus(msgspec.Struct, frozen=True):
     st_dev: int
     st_ino: int
     st_nlink: int = 1
+    digest: str = ""
+    """Of what an object holds, as its copies have it; '' if the service does not tell."""
 
 
 class BucketEntry(msgspec.Struct, frozen=True):

@@ -90,17 +90,13 @@ class BucketLeftover:
         lock = Lock(self.destination, json.dumps(own).encode())
         try:
             lock.take_over(self.content)
-            with guarded(self.destination, lambda: _check(lock)):
+            with guarded(self.destination, lambda: check_held(lock)):
                 self._remove_built()
             for place in beside(self.destination):
                 filesystem.delete_below(place)
             lock.release()
         except FileExistsError:
-            raise WriteError(
-                f"'{self._lock}' has changed",
-                why="another run writes there by now, or has removed it",
-                fix="run the command again",
-            ) from None
+            raise has_changed(self._lock) from None
         except OSError as error:
             raise _cannot_be_removed(self.path, error) from error
         return True
@@ -197,7 +193,16 @@ def _cannot_be_removed(path: Path, error: OSError) -> WriteError:
     )
 
 
-def _check(lock: Lock) -> None:
+def has_changed(lock: Path) -> WriteError:
+    return WriteError(
+        f"'{lock}' has changed",
+        why="another run writes there by now, or has removed it",
+        fix="run the command again",
+    )
+
+
+def check_held(lock: Lock) -> None:
+    """Raises FileExistsError where another run has it by now."""
     if not lock.is_held():
         raise FileExistsError
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -21,14 +20,14 @@ from surgery_cli.store.filesystem.background import in_background
 from surgery_cli.store.filesystem.bucket_locks import Lock, guarded
 from surgery_cli.store.filesystem.interruptions import uninterrupted
 from surgery_cli.store.filesystem.links import Linker
-from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK
+from surgery_cli.store.filesystem.listing import STAGING_MARK
 from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.write.aftermath import Completed, begin_anew, remaining
 from surgery_cli.store.write.commit_marks import commit_marks, companion_of
 from surgery_cli.store.write.destination import already_there, claimed, not_made
-from surgery_cli.store.write.half_replaced import by_hand, taken_by
+from surgery_cli.store.write.half_replaced import finished_by, taken_by
 from surgery_cli.store.write.journal import Journal, Placed
-from surgery_cli.store.write.many_objects import each, objects_at
+from surgery_cli.store.write.replacement import Replacement
 
 
 class BucketStaging:
@@ -230,40 +229,25 @@ class BucketStaging:
             if not (self._lock.is_held() if looking is None else looking.result()):
                 raise self._taken_over
             marks = commit_marks(self.new, self._linker)
-            self._mark(marks)
+            for mark in marks:
+                self._mark(mark)
             if self._is_beside:
                 self._replace(marks)
             self._is_whole = True
             Completed.now(self.destination)
 
     def _replace(self, marks: list[Path]) -> None:
-        """Put the new checkpoint, which is whole beside the old one, in its place.
-
-        The old one's marks go first, the new one's come last: in between nobody takes a mixture for a checkpoint. So do
-        the records of single files, which stand beside them: none tells of values that are not its own.
-        """
-        old = objects_at(self.destination)
-        if old and not self._replaces:
+        """Put the new checkpoint, which is whole beside the old one, in its place."""
+        replacement = Replacement.of(self.destination, self._beside, marks)
+        if replacement.old and not self._replaces:
             raise already_there(self.destination)
-        first = [place for place in old if place.name == COMMIT_MARK]
-        first += objects_at(companion_of(self.destination)) if old else []
-        self._may_go([*old, *first])
-        parent, built = self.destination.parent, objects_at(self._beside)
-        moved = {place: parent / place.relative_to(self._beside) for place in built}
-        last = [moved.pop(mark) for mark in marks]
-        record = {new: moved.pop(new) for new in {companion_of(self.new)} & moved.keys()}
-        self._placed = [] if old else [*reversed(last), *record.values(), *moved.values()]
-        self._is_mixed = bool(old)
+        self._may_go(replacement.old)
+        self._placed = [] if replacement.old else replacement.places
+        self._is_mixed = bool(replacement.old)
         try:
-            for place in first:
-                filesystem.delete_as_found(place)
-            each(filesystem.copy, moved.items())
-            stale = [place for place in old if place not in (*moved.values(), *last)]
-            each(filesystem.delete_as_found, ((place,) for place in stale))
-            each(filesystem.copy, record.items())
-            self._mark(last)
+            replacement.carry_out(self._mark)
         except (OSError, SurgeryError) as error:
-            if not old:
+            if not replacement.old:
                 raise
             raise WriteError(
                 f"'{self.destination}' could not be replaced whole",
@@ -274,12 +258,11 @@ class BucketStaging:
 
     @property
     def _how_to_mend(self) -> str:
-        return f"{taken_by(self._beside)}; {by_hand(self._beside)}"
+        return f"{finished_by(self.destination)}; or {taken_by(self._beside)}"
 
-    def _mark(self, places: Iterable[Path]) -> None:
+    def _mark(self, place: Path) -> None:
         try:
-            for place in places:
-                self._lock.mark(place)
+            self._lock.mark(place)
         except FileExistsError:
             raise self._taken_over from None
 

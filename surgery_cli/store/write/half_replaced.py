@@ -8,10 +8,10 @@ from shlex import quote
 from surgery_cli.errors import Problem
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.bucket_locks import lock_of
 from surgery_cli.store.filesystem.listing import STAGING_MARK, destination_of
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.write.bucket_leftovers import Stray, leftovers_at
+from surgery_cli.store.write.leftovers import Left
 from surgery_cli.store.write.resumable_staging import goes_on
 
 
@@ -22,28 +22,34 @@ def half_replaced(destination: Path) -> Problem | None:
     """
     if not isinstance(destination, BucketPath):
         return None
-    for left in leftovers_at(destination) or _strays(destination):
+    lefts = leftovers_at(destination)
+    for left in lefts or _strays(destination):
         if left.state is State.WHOLE:
             new, journal = left.path / destination.name, left.journal
             ways = [] if journal is None or journal.head is None else [goes_on(journal.head)]
+            ways.append(finished_by(destination, left) if lefts else _forced(left.path))
             return Problem(
-                f"'{destination}' is half replaced: what stands there is of two checkpoints",
+                f"'{destination}' is half replaced: what stands there may be of two checkpoints",
                 why=f"a run with `--force` was killed while it put the new one there; that stands whole in '{new}'",
-                fix=f"{'; else '.join([*ways, taken_by(left.path)])}; {by_hand(left.path)}",
+                fix="; or ".join([*ways, taken_by(left.path)]),
                 path=str(destination),
             )
     return None
 
 
-def by_hand(left: Path) -> str:
-    """What is to be removed by hand once the new checkpoint was taken out of such a folder: the mixture first.
+def finished_by(destination: Path, left: Left | None = None) -> str:
+    """What puts the new checkpoint in its place; ``left``: by a run which may not be over."""
+    is_over = left is None or (left.owner is not None and left.owner.state is State.DEAD)
+    command = f"`surgery clean {quote(str(destination))}{'' if is_over else ' --stale'}`"
+    return f"{command} puts the new one in its place{'' if is_over else ', if that run is over'}"
 
-    While the lock stands, nobody takes what is at the destination for a checkpoint.
-    """
-    destination = destination_of(left)
+
+def _forced(left: Path) -> str:
+    """What to do where somebody has removed the lock, and nobody can tell any more who has made what stands there."""
+    destination = quote(str(destination_of(left)))
     return (
-        f"then remove '{destination}', which is of two checkpoints, '{left}', and last '{lock_of(destination)}':"
-        " no command does"
+        "the command with `--force` that was typed then replaces what stands there;"
+        f" after it, `surgery clean {destination} --stale` removes '{left}'"
     )
 
 

@@ -1,0 +1,61 @@
+"""What goes where as a new checkpoint, which stands whole beside an old one in a bucket, comes in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import COMMIT_MARK
+from surgery_cli.store.write.commit_marks import companion_of
+from surgery_cli.store.write.many_objects import each, objects_at
+
+
+class Replacement(NamedTuple):
+    """Objects, in the order in which they go and come. It may be cut short anywhere, and carried out again.
+
+    The old one's marks go first, the new one's come last: in between nobody takes a mixture for a checkpoint. So do the
+    records of single files, which stand beside them: none tells of values that are not its own. What was built stays
+    as it is, until whoever has the lock removes it.
+    """
+
+    old: Sequence[Path]
+    """What stands at the destination, and beside it of what tells of that."""
+    first: Sequence[Path]
+    """Marks and records of the old one."""
+    moved: dict[Path, Path]
+    """From where it was built to where it goes."""
+    record: dict[Path, Path]
+    last: Sequence[Path]
+    """Where the new one's marks go, innermost first."""
+
+    @classmethod
+    def of(cls, destination: Path, built: Path, marks: Sequence[Path]) -> Self:
+        """``built``: the folder in which the new one stands under the name of the destination; ``marks``: its own."""
+        old = objects_at(destination)
+        first = [place for place in old if place.name == COMMIT_MARK]
+        first += objects_at(companion_of(destination)) if old else []
+        moved = {
+            place: destination.parent / place.relative_to(built) for place in objects_at(built)
+        }
+        last = [moved.pop(mark) for mark in marks]
+        companion = companion_of(built / destination.name)
+        record = {new: moved.pop(new) for new in {companion} & moved.keys()}
+        return cls([*old, *first], first, moved, record, last)
+
+    @property
+    def places(self) -> list[Path]:
+        """Where something comes: marks first, as these are the first to go where it is taken back."""
+        return [*reversed(self.last), *self.record.values(), *self.moved.values()]
+
+    def carry_out(self, mark: Callable[[Path], None]) -> None:
+        """Delete and copy, and ``mark`` what is whole then. Raises OSError."""
+        for place in self.first:
+            filesystem.delete_as_found(place)
+        each(filesystem.copy, self.moved.items())
+        settled = {*self.first, *self.moved.values(), *self.last}
+        each(filesystem.delete_as_found, ((place,) for place in self.old if place not in settled))
+        each(filesystem.copy, self.record.items())
+        for place in self.last:
+            mark(place)

@@ -1,0 +1,142 @@
+"""`clean` finishes what a killed `--force` has half replaced, whatever ends it meanwhile, and replaces nothing else."""
+
+import json
+import time
+
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from tests.buckets.checkpoints import MARK, TREE, saved, uploaded
+from tests.buckets.test_destinations import downloaded
+from tests.buckets.test_refused_for_good import LOCK, edit, end_its_run, refusing_after
+
+LAYOUTS = [{}, {"use_ocdbt": False}]
+ENDS = pytest.param(1, marks=pytest.mark.check_all)
+"""After each request, not after every so manieth."""
+
+
+@pytest.fixture(params=LAYOUTS, ids=["ocdbt", "per-leaf"])
+def source(request, service, tmp_path):
+    return uploaded(service, saved(tmp_path / "ck", **request.param), f"{service.root}/ck")
+
+
+@pytest.fixture
+def mixture(service, source, surgery, monkeypatch):
+    """The destination, when from the second object that was put in the place of an old one all was refused."""
+    new = f"{service.root}/new"
+    assert surgery(*edit(source, new, by="3")).code == 0
+    placed, answer = [], service.answer
+
+    async def refused(request):
+        if len(placed) >= 2:
+            return service.refusal(403, "no")
+        answered = await answer(request)
+        if service.kind_of(request) == "copy" and not is_marked(service):
+            placed.append(request)
+        return answered
+
+    with monkeypatch.context() as patched:
+        patched.setattr(service, "answer", refused)
+        run = surgery(*edit(source, new, "--force"))
+    assert "could not be replaced whole" in run.err, run.err
+    end_its_run(service)
+    return new
+
+
+def is_marked(service):
+    return f"new/{MARK}" in service.names()
+
+
+def said_to_be_elsewhere(service):
+    told = json.loads(service.content(LOCK)) | {"machine": "feedbeef", "host": "other"}
+    service.put("bkt", LOCK, json.dumps(told).encode())
+
+
+def check_new(service, tmp_path):
+    """Orbax restores the new one, and nothing else is left of it."""
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        tree = checkpointer.restore(downloaded(service, "new", tmp_path))
+    np.testing.assert_array_equal(tree["params"]["w"], TREE["params"]["w"] * 2)
+    np.testing.assert_array_equal(tree["params"]["b"], TREE["params"]["b"])
+    assert is_marked(service)
+    assert not [name for name in service.names() if "surgery-tmp" in name]
+
+
+def test_it_is_put_in_its_place(service, mixture, surgery, tmp_path):
+    before = service.names()
+    looked = surgery("clean", mixture, "--dry-run")
+    assert "would put in its place what " in looked.out, looked.out
+    assert service.names() == before
+
+    cleaned = surgery("clean", mixture, "--json")
+
+    assert cleaned.code == 0, cleaned.err
+    document = json.loads(cleaned.out)
+    assert [row["state"] for row in document["finished"]] == ["whole"]
+    assert not document["removed"]
+    assert not document["kept"]
+    check_new(service, tmp_path / "down")
+    assert surgery("verify", mixture).code == 0
+
+
+@pytest.mark.parametrize("every", [9, ENDS])
+@pytest.mark.parametrize("is_elsewhere", [False, True], ids=["dead", "elsewhere"])
+@pytest.mark.covers(2)
+def test_cut_short_it_is_finished_by_the_same_command(
+    service, mixture, surgery, monkeypatch, tmp_path, is_elsewhere, every
+):
+    before = {name: service.content(name) for name in service.names()}
+    words = ("clean", mixture, *["--stale"] * is_elsewhere)
+    for number in range(every, 300, every):
+        if is_elsewhere:
+            said_to_be_elsewhere(service)
+        with monkeypatch.context() as patched:
+            refusing_after(service, number, patched)
+            run = surgery(*words)
+        if run.code == 0:
+            check_new(service, tmp_path / "whole")
+            return
+        assert run.code in (2, 3, 4), (number, run.err)
+        if LOCK not in service.names():  # its answer was refused
+            check_new(service, tmp_path / str(number))
+        else:
+            end_its_run(service)
+            again = surgery(*words)
+            assert again.code == 0, (number, again.err)
+            check_new(service, tmp_path / str(number))
+        for name in set(service.names()) - set(before):
+            service.remove(name)
+        for name in sorted(before, key=lambda name: name == LOCK):  # which is younger than all
+            service.put("bkt", name, before[name])
+    pytest.fail("it never came to its end")
+
+
+def test_of_a_run_that_may_still_go_on_it_takes_a_word(service, mixture, surgery, tmp_path):
+    said_to_be_elsewhere(service)
+    before = service.names()
+
+    kept = surgery("clean", mixture)
+
+    said = kept.out + kept.err
+    assert f"`surgery clean {mixture} --stale` puts the new one in its place, if that run" in said
+    assert service.names() == before
+    assert surgery("clean", mixture, "--stale").code == 0
+    check_new(service, tmp_path / "down")
+
+
+def test_what_something_else_has_written_since_is_not_replaced(service, mixture, surgery, tmp_path):
+    """Orbax asks nobody before it saves, and leaves no mark where no folder can be renamed but by its service."""
+    for name in service.names("new/"):
+        service.remove(name)
+    time.sleep(1.1)  # their times are in seconds
+    uploaded(service, saved(tmp_path / "another", {"params": {"w": TREE["params"]["b"]}}), mixture)
+    for name in {f"new/{MARK}"} & set(service.names()):
+        service.remove(name)
+    before = {name: service.content(name) for name in service.names()}
+
+    run = surgery("clean", mixture)
+
+    assert run.code == 2
+    assert "was written to by something else since" in run.err
+    assert {name: service.content(name) for name in service.names()} == before
