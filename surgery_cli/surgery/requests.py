@@ -101,7 +101,8 @@ def requests_of_run(
     buffered = not (options.resume or options.distributed)
     for name, plan in prepared.plans.items():
         compact = prepared.compact[name]
-        add_written(tally, plan, memory_bytes, compact=compact, buffered=buffered)
+        is_read_before = buffered or (is_per_leaf(plan.item) and not options.distributed)
+        add_written(tally, plan, memory_bytes, compact=compact, buffered=is_read_before)
     _add_around(tally, prepared, options, buffered=buffered)
     if options.seal:
         add_sealing(tally, prepared)

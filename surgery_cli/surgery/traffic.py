@@ -93,7 +93,7 @@ def costs(
     if requests is None:
         return Traffic(*moved)
     rate = options.bytes_per_second
-    needed = minutes(requests, rate, resume=options.resume)
+    needed = minutes(requests, rate)
     return Traffic(*moved, requests, round(needed, 2), rate)
 
 

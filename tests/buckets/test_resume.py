@@ -31,8 +31,14 @@ def run(service):
 
 
 @pytest.fixture
-def source(service, tmp_path):
-    return uploaded(service, saved(tmp_path / "ck", TREE), f"{service.root}/ck")
+def source(request, service, tmp_path):
+    how = getattr(request, "param", {})
+    return uploaded(service, saved(tmp_path / "ck", TREE, **how), f"{service.root}/ck")
+
+
+in_both_layouts = pytest.mark.parametrize(
+    "source", [{}, {"use_ocdbt": False}], ids=["ocdbt", "per-leaf"], indirect=True
+)
 
 
 def command(source, service, *more, by="2"):
@@ -50,6 +56,7 @@ def check(service, tmp_path, factor=2):
 
 
 @pytest.mark.sampled(2)
+@in_both_layouts
 def test_what_was_killed_goes_on(run, service, source, tmp_path):
     ended = run(*command(source, service), cut=["entry+", 5, "SIGKILL"])
     assert ended["code"] == -9, ended["said"]
@@ -62,6 +69,27 @@ def test_what_was_killed_goes_on(run, service, source, tmp_path):
     taken_up = re.search(r'"taken_up_bytes": (\d+)', went_on["said"])
     assert int(taken_up[1]) >= 3 * 4096
     check(service, tmp_path)
+
+
+@pytest.mark.sampled(2)
+@in_both_layouts
+def test_killed_at_any_request_it_goes_on_to_the_same_bytes(
+    run, service, source, tmp_path, pytestconfig
+):
+    """Also where blocks, or documents of arrays, have been sent of which the journal does not tell."""
+    before = service.names()
+    counted = run(*command(source, service), cut=["request+", 10**6, "SIGKILL"])["counted"]
+    values = {name: service.content(name) for name in service.names("new/params")}
+    step = 1 if pytestconfig.getoption("--every-combination") else 23
+    for moment in range(step, counted, step):
+        for name in set(service.names()) - set(before):
+            service.remove(name)
+        killed = run(*command(source, service), cut=["request+", moment, "SIGKILL"])
+        assert killed["code"] == -9, killed["said"]
+        again = run(*command(source, service))
+        assert again["code"] == 0, (moment, again["said"])
+        assert values == {name: service.content(name) for name in service.names("new/params")}
+        check(service, tmp_path / str(moment))
 
 
 @pytest.mark.sampled(2)

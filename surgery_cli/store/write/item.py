@@ -36,13 +36,24 @@ def open_writer(
     compact: bool,
     copies: Copies = everything,
     buffered: bool = False,
+    shared: bool = False,
 ) -> ItemWriter:
-    """The writer for an item's format; ``copies`` and ``buffered``: see ``OcdbtWriter``."""
+    """The writer for an item's format; ``copies`` and ``buffered``: see ``OcdbtWriter``.
+
+    ``shared``: other processes write to the same arrays. A folder for each leaf needs no more to be ``buffered``: what
+    was sent of a batch can be gone on from.
+    """
     if isinstance(plan.item, PytreeItem):
         arrays = _array_writer(
-            plan.item, target, linker, compact=compact, copies=copies, buffered=buffered
+            plan.item,
+            target,
+            linker,
+            compact=compact,
+            copies=copies,
+            buffered=buffered,
+            shared=shared,
         )
-        return PytreeWriter(plan, target, linker, arrays)
+        return PytreeWriter(plan, target, linker, arrays, buffered=buffered)
     assert isinstance(plan.item, FileItem)
     if not is_converted(plan.item):
         return MsgpackWriter(plan, target)
@@ -63,7 +74,7 @@ def open_part(
     item = plan.item
     arrays: ArrayWriter = NoArrays()
     if isinstance(item, PytreeItem) and is_per_leaf(item):
-        arrays = _array_writer(item, target, linker, compact=compact, copies=copies)
+        arrays = _array_writer(item, target, linker, compact=compact, copies=copies, shared=True)
     elif isinstance(item, PytreeItem):
         folder = folder_of_process(target, number)
         arrays = _array_writer(item, folder, linker, compact=True, copies=copies)
@@ -99,17 +110,20 @@ def copied_leaves(plan: ItemPlan, *, compact: bool) -> Sequence[PlannedLeaf]:
 class PytreeWriter(ItemWriter):
     """An Orbax item directory, in the layout of its source."""
 
-    def __init__(self, plan: ItemPlan, target: Path, linker: Linker, arrays: ArrayWriter) -> None:
+    def __init__(
+        self, plan: ItemPlan, target: Path, linker: Linker, arrays: ArrayWriter, *, buffered: bool
+    ) -> None:
         assert isinstance(plan.item, PytreeItem)
         super().__init__(plan, target, arrays)
         self.item = plan.item
         self._linker = linker
+        self._buffered = buffered
         self._carrying: Future[None] | None = None
 
     def begin(self) -> None:
         """Place by reference; what is carried along comes meanwhile, where only a mark makes a checkpoint of it all."""
         filesystem.make_folder(self.target)
-        if self.buffer is not None and filesystem.needs_commit_mark(self.target):
+        if self._buffered and filesystem.needs_commit_mark(self.target):
             self._carrying = self._linker.meanwhile(self._carry_along)
         self._arrays.place(self.plan)
 
@@ -155,17 +169,18 @@ def _array_writer(
     compact: bool,
     copies: Copies,
     buffered: bool = False,
+    shared: bool = False,
 ) -> ArrayWriter:
     store = item.store
     if isinstance(store, PerLeafStore):
-        return PerLeafWriter(target, store.zarr, linker, buffered=buffered)
+        return PerLeafWriter(target, store.zarr, linker, buffered=not shared)
     if isinstance(store, OcdbtStore):
         return OcdbtWriter(target, store, linker, compact=compact, copies=copies, buffered=buffered)
     if item.aggregate is not None:
         return NoArrays()
     zarr = 3 if item.sidecars.use_zarr3 else 2
     if is_per_leaf(item):
-        return PerLeafWriter(target, zarr, linker, buffered=buffered)
+        return PerLeafWriter(target, zarr, linker, buffered=not shared)
     fresh = OcdbtStore(item.directory, zarr)
     return OcdbtWriter(target, fresh, linker, compact=True, buffered=buffered)
 

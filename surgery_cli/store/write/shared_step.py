@@ -37,6 +37,5 @@ class SharedStepWriter(StepWriter):
             writer.merge(range(1, count), elsewhere)
 
     def _open_items(self, opened: Callable[..., ItemWriter] = open_writer) -> None:
-        if self._number:
-            opened = partial(open_part, self._number)
+        opened = partial(open_part, self._number) if self._number else partial(opened, shared=True)
         super()._open_items(partial(opened, copies=self._copies))
