@@ -20,7 +20,6 @@ _LEFT: Final = "\0"
 """Where in a sentence under way it is said what is left."""
 
 BUG: Final = 70
-INTERRUPTED: Final = 130
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -96,11 +95,13 @@ ASKED_TO_END: Final = (Problem("it was asked to end", fix=worded("{}; {}", NOTHI
 
 
 def said_of(error: BaseException) -> tuple[int, tuple[Problem, ...]]:
-    """The exit code and the words of a process that ends with an error."""
+    """The exit code of the others, and the words, of a process that ends with an error.
+
+    Nobody has interrupted the others: they end as where one was terminated.
+    """
     if isinstance(error, SurgeryError):
         return error.exit_code, error.problems
     if isinstance(error, Exception):
         said = f"this is a bug in surgery {__version__}: {type(error).__name__}: {error}"
         return BUG, (Problem(said, fix="its own output has the traceback: please report it"),)
-    code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else GONE
-    return code, ASKED_TO_END
+    return GONE, ASKED_TO_END

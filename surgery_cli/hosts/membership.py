@@ -172,12 +172,17 @@ class Membership:
         """Tell all others that this process cannot go on, and why; if one of them has said so before, that counts."""
         if self._has_told or self._is_settled:
             return
+        if not self.is_first:  # it may have stood still, and fail as what was built is gone since
+            try:
+                self._obey(self._board.below("end"), lost_alone=True)
+            except RuntimeError:  # if that lasts, the thread that watches ends this process
+                time.sleep(2 * PATIENCE_SECONDS)
         self._has_told = True  # from here on this process ends by itself, and nothing interrupts it
         if self.failure is not None:
             return
         code, problems = said_of(error)
-        problems = sent(problems, self.reworded)
-        self._say_failed(Failure(self.number, self.host_of(self.number), code, problems))
+        told = sent(problems, self.reworded)
+        self._say_failed(Failure(self.number, self.host_of(self.number), code, told))
 
     def end_others(self) -> set[int]:
         """In process 0: wait until the others have left, so that they write no more to what is removed then.
@@ -187,7 +192,7 @@ class Membership:
         self._is_ending = True
         deadline = time.monotonic() + _LEAVING_SECONDS
         gone = {self.failure.number} if self.failure is not None else set()
-        others, left = self._others, set[int]()
+        others, left = set(range(self.count)) - {self.number}, set[int]()
         while True:
             with contextlib.suppress(RuntimeError):
                 others, left = self._joined_others(), self._have_left()
@@ -225,10 +230,6 @@ class Membership:
                 self._board.put(f"left/{self.number}", b"")
         os._exit(code)
 
-    @property
-    def _others(self) -> set[int]:
-        return set(range(self.count)) - {self.number}
-
     def _joined_others(self) -> set[int]:
         return self._roll.joined() - {self.number}
 
@@ -259,9 +260,13 @@ class Membership:
             for number in self._lives.gone(self._joined_others(), beats, self._have_left)[:1]:
                 self._say_failed(Failure(number, self.host_of(number), GONE))
                 ends = self._board.below("end")
+        self._obey(ends)
+
+    def _obey(self, ends: dict[str, bytes], *, lost_alone: bool = False) -> None:
         if "failed" in ends:
             failure = msgspec.msgpack.decode(ends["failed"], type=Failure)
-            if failure.number != self.number or not self._has_told:
+            is_told = failure.number == self.number and self._has_told
+            if not (is_told or (lost_alone and failure.problems)):
                 self._end_with(failure)
 
     def _nobody_there(self) -> None:

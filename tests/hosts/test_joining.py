@@ -52,7 +52,7 @@ def test_one_that_dies_before_its_first_sign_of_life_is_found_with_its_host(sour
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_those_that_wait_for_others_end_with_the_one_that_ends(source, tmp_path, how):
     processes = Processes(
         3, "cast", source, tmp_path / "new", "**", "--to", "bfloat16", only=[0, 1]
