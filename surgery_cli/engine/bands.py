@@ -57,19 +57,10 @@ def bands_of(leaf: PlannedLeaf, memory_bytes: int, tile_elements: int | None) ->
     return found._replace(held_bytes=min(found.held_bytes, most))
 
 
-class ChunkReads(NamedTuple):
-    """How often the stored chunks are read that a leaf is made of, in the mean; and whether they are one by one."""
-
-    times: float = 1.0
-    are_single: bool = False
-
-
-def chunk_reads(leaf: PlannedLeaf, memory_bytes: int, tile_elements: int | None) -> ChunkReads:
-    """How the stored chunks are read that a leaf is made of."""
+def times_chunks_read(leaf: PlannedLeaf, memory_bytes: int, tile_elements: int | None) -> float:
+    """How often the stored chunks are read that a leaf is made of, in the mean."""
     bands = bands_of(leaf, memory_bytes, tile_elements)
-    if bands is None:
-        return ChunkReads(times_decoded(leaf, memory_bytes))
-    return ChunkReads(bands.mean_times, are_single=True)
+    return times_decoded(leaf, memory_bytes) if bands is None else bands.mean_times
 
 
 def least_bytes(leaf: PlannedLeaf, memory_bytes: int, tile_elements: int | None) -> int:

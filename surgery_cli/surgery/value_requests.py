@@ -11,7 +11,7 @@ from surgery_cli.compute.host import HostKit
 from surgery_cli.draft.expression import Recipe
 from surgery_cli.draft.kernel import Window
 from surgery_cli.draft.reads import reads
-from surgery_cli.engine.bands import ChunkReads, chunk_reads
+from surgery_cli.engine.bands import times_chunks_read
 from surgery_cli.engine.checks import judged_recipes
 from surgery_cli.engine.forecast import blocks_of, pending_bytes
 from surgery_cli.engine.grid import block_shape, windows
@@ -53,14 +53,12 @@ def add_values_read(tally: Tally, prepared: Prepared, memory_bytes: int) -> None
     opened: set[int] = set()
     for one in _chunks_read(prepared, memory_bytes):
         store, array, times = one.store, one.array, one.times
-        is_database = isinstance(store, OcdbtStore)
-        if is_database and array.stored_bytes <= SMALL_BYTES:
-            continue
-        if id(store) not in opened or not is_database:
-            # a database: its manifest and the tree's node; else the array's own document, which TensorStore forgets
-            # where no other read of the array is on its way
-            tally.read(store.directory, _TO_OPEN if is_database else one.reads)
-        opened.add(id(store))
+        if isinstance(store, OcdbtStore):
+            if array.stored_bytes <= SMALL_BYTES:
+                continue
+            if id(store) not in opened:
+                tally.read(store.directory, _TO_OPEN)
+            opened.add(id(store))
         count = _stored_bytes(store, array, one.keys)
         tally.read(store.directory, round(len(one.keys) * times), round(count * times))
     for item in prepared.checkpoint.items.values():
@@ -79,52 +77,42 @@ def _add_file_read(tally: Tally, item: FileItem) -> None:
 
 
 class _Read(NamedTuple):
-    """An array of which values are read: the keys of the chunks, how often, and in how many windows each time."""
+    """An array of which values are read: the keys of the chunks, and how often."""
 
     store: ArrayStore
     array: StoredArray
     keys: set[str]
     times: float
-    are_single: bool
-    """The chunks are read one by one, whatever the windows."""
-    windows: int
-
-    @property
-    def reads(self) -> int:
-        """How often something is read of the array, at most: windows in a chunk that is kept wait for nothing."""
-        chunks = len(self.keys)
-        return round(self.times * (chunks if self.are_single else min(self.windows, chunks)))
 
 
 def _chunks_read(prepared: Prepared, memory_bytes: int) -> Iterator[_Read]:
     """Arrays of which values are read; what is measured is read again."""
     found: dict[tuple[int, str], _Read] = {}
-    for recipe, blocks, of_chunks in _read_in_blocks(prepared, memory_bytes):
-        times = times_read(recipe, blocks, memory_bytes) * of_chunks.times
+    for recipe, blocks, times_each in _read_in_blocks(prepared, memory_bytes):
+        times = times_read(recipe, blocks, memory_bytes) * times_each
         every = itertools.chain.from_iterable(reads(recipe, block) for block in blocks)
         for stored, window in every:
             if (there := array_of(prepared, stored)) is None:
                 continue
             store, array = there
             key = id(store), array.name
-            one = found.get(key) or _Read(store, array, set(), times, of_chunks.are_single, 0)
+            one = found.setdefault(key, _Read(store, array, set(), times))
             one.keys.update(_keys_of(array, window))
-            found[key] = one._replace(windows=one.windows + 1)
     yield from found.values()
 
 
 def _read_in_blocks(
     prepared: Prepared, memory_bytes: int
-) -> Iterator[tuple[Recipe, Sequence[Window], ChunkReads]]:
-    """What is made block by block, and how the stored chunks are read for that."""
+) -> Iterator[tuple[Recipe, Sequence[Window], float]]:
+    """What is made block by block, and how often the stored chunks are read for that."""
     tile = HostKit.tile_elements
     computed = [leaf for plan in prepared.plans.values() for leaf in plan.computed]
     for leaf in computed:
-        yield leaf.recipe, blocks_of(leaf), chunk_reads(leaf, memory_bytes, tile)
+        yield leaf.recipe, blocks_of(leaf), times_chunks_read(leaf, memory_bytes, tile)
     for recipe in judged_recipes(prepared.draft.checks, computed):
         spec = recipe.spec
         blocks = list(windows(spec.shape, block_shape(spec, spec.write_shape)))
-        yield recipe, blocks, ChunkReads()
+        yield recipe, blocks, 1.0
 
 
 def _keys_of(array: StoredArray, window: Window) -> Iterator[str]:

@@ -155,3 +155,25 @@ def test_chunks_of_zarr_3_have_the_keys_that_its_specification_gives(
     document = parse(json.dumps(fields).encode())
     assert document.chunk_keys == keys
     assert [key for key in (*sorted(keys), *NO_CHUNKS) if document.is_chunk(key)] == sorted(keys)
+
+
+@pytest.mark.parametrize("zarr3", [False, True], ids=["zarr", "zarr3"])
+@pytest.mark.parametrize("goes", ["a chunk", "the array"])
+def test_what_goes_after_the_checkpoint_was_opened_is_not_read_as_zeros(
+    tmp_path: Path, goes: str, zarr3: bool
+) -> None:
+    """The document of an array is not read again, which would tell that the array is gone."""
+    handler = ocp.PyTreeCheckpointHandler(use_ocdbt=False, use_zarr3=zarr3)
+    with ocp.Checkpointer(handler) as checkpointer:
+        checkpointer.save(tmp_path / "ck", {"w": np.ones((8, 8), np.float32), "n": np.int32(3)})
+    opened = open_checkpoint(str(tmp_path / "ck"))
+    for path in (LeafPath(("w",)), LeafPath(("n",))):
+        assert opened.read(path) is not None
+        (folder,) = tmp_path.glob(f"ck/{path[-1]}")
+        if goes == "a chunk":
+            files = [file for file in folder.rglob("*") if file.is_file()]
+            max(files, key=lambda file: file.name not in (".zarray", "zarr.json")).unlink()
+        else:
+            shutil.rmtree(folder)
+        with pytest.raises(CheckpointError, match="cannot be read"):
+            opened.read(path)

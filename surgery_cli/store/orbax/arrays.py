@@ -7,6 +7,7 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -75,6 +76,19 @@ class ArrayStore(ABC):
     def chunk_keeper(self) -> ChunkKeeper:
         return ChunkKeeper()
 
+    def may_fill(self, name: str) -> bool:
+        """False if every chunk of an array is stored: one that is not found when it is read was removed since."""
+        if name not in self._may_fill:
+            array = self.arrays[name]
+            document, stored = array.document, sum(map(array.document.is_chunk, array.keys))
+            in_shards = document.chunk_shape != document.write_shape  # which may leave chunks out
+            self._may_fill[name] = in_shards or stored < document.chunk_count
+        return self._may_fill[name]
+
+    @cached_property
+    def _may_fill(self) -> dict[str, bool]:
+        return {}
+
     @cached_property
     def symbolic_links(self) -> list[str]:
         """Data files that symbolic links lead to; they are read as what they lead to."""
@@ -142,20 +156,21 @@ def in_memory(encoded: Mapping[str, bytes]) -> ts.Context:
 
 
 def open_array(store: ArrayStore, name: str, context: ts.Context | None = None) -> ts.TensorStore:
-    """The stored array, opened for reading, in the store's context or in another one.
+    """The stored array, opened for reading, in the store's context or in another one; its document is not read again.
 
     Raises:
         CheckpointError: the array cannot be opened.
     """
     import tensorstore as ts
 
-    # TensorStore reads a missing chunk as the fill value, or as zeros where none is recorded. Items refuse arrays whose
-    # chunks may not be missing when they are opened (`PytreeItem.leaves`), so that nothing is made up here.
-    spec = {
+    # A missing chunk reads as the fill value, or as zeros where none is recorded. Items refuse arrays whose chunks may
+    # not be missing when they are opened (`PytreeItem.leaves`), so that nothing is made up here.
+    spec: dict[str, Any] = {
         "driver": DRIVERS[store.zarr],
         "cache_pool": VALUES_POOL,
         "recheck_cached_metadata": False,
         "recheck_cached_data": False,
+        "fill_missing_data_reads": store.may_fill(name),
     }
     try:
         encoded = store.encoded(name)
@@ -164,7 +179,15 @@ def open_array(store: ArrayStore, name: str, context: ts.Context | None = None) 
             context = in_memory(encoded)
         elif context is None:
             context = store.context
-        return ts.open({**spec, "kvstore": kvstore}, open=True, read=True, context=context).result()
+        spec["kvstore"] = kvstore
+        with suppress(
+            ValueError
+        ):  # what TensorStore does not take from us, it may take as it is stored
+            known = {**spec, "metadata": store.arrays[name].document.fields}
+            return ts.open(
+                known, open=True, read=True, assume_metadata=True, context=context
+            ).result()
+        return ts.open(spec, open=True, read=True, context=context).result()
     except (ValueError, OSError) as error:
         raise damaged(store, name, error) from error
 
