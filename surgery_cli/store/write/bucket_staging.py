@@ -247,18 +247,24 @@ class BucketStaging:
         try:
             replacement.carry_out(self._mark)
         except (OSError, SurgeryError) as error:
-            if not replacement.old:
+            is_known = True
+            try:
+                self._is_mixed = bool(replacement.old) and replacement.is_begun()
+            except OSError:
+                is_known = False
+            if not self._is_mixed:
                 raise
             raise WriteError(
                 f"'{self.destination}' could not be replaced whole",
                 why=f"{getattr(error, 'strerror', None) or error}; the new one stands whole in '{self.new}'",
-                fix=self._how_to_mend,
+                fix=self._how_to_mend(is_known=is_known),
             ) from error
         self._is_mixed = False
 
-    @property
-    def _how_to_mend(self) -> str:
-        return f"{finished_by(self.destination)}; or {taken_by(self._beside)}"
+    def _how_to_mend(self, *, is_known: bool) -> str:
+        """``is_known``: of the old one, something has gone."""
+        else_ = "" if is_known else ", or removes it where the old one still is whole"
+        return f"{finished_by(self.destination)}{else_}; or {taken_by(self._beside)}"
 
     def _mark(self, place: Path) -> None:
         try:

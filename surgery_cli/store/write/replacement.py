@@ -23,7 +23,7 @@ class Replacement(NamedTuple):
     old: Sequence[Path]
     """What stands at the destination, and beside it of what tells of that."""
     first: Sequence[Path]
-    """Marks and records of the old one."""
+    """Marks and records of the old one: first that by which all of it is whole."""
     moved: dict[Path, Path]
     """From where it was built to where it goes."""
     record: dict[Path, Path]
@@ -34,7 +34,7 @@ class Replacement(NamedTuple):
     def of(cls, destination: Path, built: Path, marks: Sequence[Path]) -> Self:
         """``built``: the folder in which the new one stands under the name of the destination; ``marks``: its own."""
         old = objects_at(destination)
-        first = [place for place in old if place.name == COMMIT_MARK]
+        first = sorted((p for p in old if p.name == COMMIT_MARK), key=lambda p: len(p.parts))
         first += objects_at(companion_of(destination)) if old else []
         moved = {
             place: destination.parent / place.relative_to(built) for place in objects_at(built)
@@ -48,6 +48,15 @@ class Replacement(NamedTuple):
     def places(self) -> list[Path]:
         """Where something comes: marks first, as these are the first to go where it is taken back."""
         return [*reversed(self.last), *self.record.values(), *self.moved.values()]
+
+    def is_begun(self) -> bool:
+        """False if it was cut short before anything of the old one went. Raises OSError."""
+        try:
+            for place in self.first[:1]:
+                filesystem.status_now(place)
+        except FileNotFoundError:
+            return True
+        return not self.first
 
     def carry_out(self, mark: Callable[[Path], None]) -> None:
         """Delete and copy, and ``mark`` what is whole then. Raises OSError."""

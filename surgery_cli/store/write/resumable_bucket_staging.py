@@ -168,8 +168,7 @@ class ResumableBucketStaging(BucketStaging):
         except OSError:
             return False
 
-    @property
-    def _how_to_mend(self) -> str:
+    def _how_to_mend(self, *, is_known: bool) -> str:
         return ""  # to go on is what mends it, as is said of what is kept
 
     def _say_kept(self) -> None:
