@@ -13,10 +13,11 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import SET_ASIDE_SUFFIX, destination_of
 from surgery_cli.store.filesystem.owners import is_staging, owner_of
 from surgery_cli.store.filesystem.processes import State as RunState
-from surgery_cli.store.write.bucket_leftovers import Stray, bucket_leftovers, strays
-from surgery_cli.store.write.half_replaced import finished_by, taken_by
+from surgery_cli.store.write.bucket_leftovers import bucket_leftovers
+from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.leftovers import Left, Leftover
 from surgery_cli.store.write.resumable_staging import amount_of, goes_on
+from surgery_cli.store.write.strays import strays
 
 _CANNOT_BE_TOLD = "whether the run that builds there still goes on cannot be told from here"
 
@@ -54,17 +55,18 @@ def _of_run(place: Place, seen: Footprint, found: Left) -> Condition:
     why = [f"{who}, which is gone, was building there" if run is RunState.DEAD else _CANNOT_BE_TOLD]
     clean = f"`surgery clean {quote(str(found.path))}{'' if run is RunState.DEAD else ' --stale'}`"
     resumed = [] if journal is None or journal.head is None else [goes_on(journal.head)]
-    if run is RunState.WHOLE:  # which `clean` does not remove
-        why.append("it is whole, and what it was to replace is half replaced")
-        of = destination_of(found.path)
-        finished = [] if isinstance(found, Stray) else [finished_by(of, found)]
-        todo = f"{'; or '.join([*resumed, *finished, taken_by(found.path)])}, before anything is removed"
+    of = destination_of(found.path)
+    if (mixture := half_replaced(of)) is not None and run in (RunState.WHOLE, RunState.LOST):
+        why.append(mixture.why)
+        todo = (
+            f"{mixture.fix}, before anything is removed" if run is RunState.WHOLE else mixture.fix
+        )
     elif journal is not None and resumed:
         why.append(f"it keeps {amount_of(journal)}")
         todo = f"{resumed[0]}; {clean} removes it"
     else:
         todo = f"{clean} removes it"
-    if run is not RunState.DEAD and run is not RunState.WHOLE:
+    if run not in (RunState.DEAD, RunState.WHOLE, RunState.LOST):
         todo = f"if that run is over, {todo}"
     return _leftover(place, seen, left, why, f"{todo}{_with_leaves(left)}")
 

@@ -10,7 +10,8 @@ from surgery_cli.document import Noted
 class LeftoverRow(msgspec.Struct, kw_only=True, frozen=True):
     """A directory in which a run was building.
 
-    ``state`` is ``dead``, ``living``, ``elsewhere``, ``unknown``, or ``whole``: what it was to replace is half so.
+    ``state`` is ``dead``, ``living``, ``elsewhere`` or ``unknown``; or, where what it was to replace is half replaced,
+    ``whole``, or ``lost`` if it is not whole any more.
     """
 
     path: str

@@ -16,12 +16,13 @@ from surgery_cli.store.filesystem.owners import is_staging, owner_of
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.argument import path_and_step
 from surgery_cli.store.locate.refusals import missing
-from surgery_cli.store.write.bucket_leftovers import BucketLeftover, bucket_leftovers, strays
+from surgery_cli.store.write.bucket_leftovers import BucketLeftover, bucket_leftovers
 from surgery_cli.store.write.finishing import finish
 from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.leftovers import Left, Leftover, drafts_of, leftovers_in, leftovers_of
 from surgery_cli.store.write.resumable_staging import amount_of, goes_on
 from surgery_cli.store.write.staging import set_aside_of
+from surgery_cli.store.write.strays import strays
 from surgery_cli.words.notes import Consequence, Note
 from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import byte_text
@@ -50,7 +51,6 @@ def clean(place: str, *, stale: bool = False, dry_run: bool = False) -> reports.
     removed: list[reports.LeftoverRow] = []
     finished: list[reports.LeftoverRow] = []
     kept: list[reports.LeftoverRow] = []
-    notes: list[Note] = []
     for left in _leftovers(path):
         state = left.state
         row = _row(left, state)
@@ -62,7 +62,6 @@ def clean(place: str, *, stale: bool = False, dry_run: bool = False) -> reports.
                     finish(left)
             else:
                 kept.append(row)
-                notes += _half_replaced(left)
         elif state not in over:
             kept.append(row)
         elif dry_run or left.remove():
@@ -73,15 +72,8 @@ def clean(place: str, *, stale: bool = False, dry_run: bool = False) -> reports.
         finished=finished,
         kept=kept,
         dry_run=dry_run,
-        notes=[*_notes(path, kept), *notes],
+        notes=_notes(path, kept),
     )
-
-
-def _half_replaced(left: Left) -> list[Note]:
-    mixture = half_replaced(destination_of(left.path))
-    if mixture is None:  # it has just been finished
-        return []
-    return [Consequence(DocsPage.FORCE, f"{mixture.what}: {mixture.why}; {mixture.fix}")]
 
 
 def _check_name(text: str, path: Path) -> None:
@@ -134,6 +126,11 @@ def _notes(path: Path, kept: list[reports.LeftoverRow]) -> list[Note]:
                 f" removes them ({size})",
             )
         )
+    for row in kept:
+        mixture = half_replaced(destination_of(path_at(row.path)))
+        if mixture is not None and row.state in (State.WHOLE, State.LOST):
+            said = f"{mixture.what}: {mixture.why}; {mixture.fix}"
+            notes.append(Consequence(DocsPage.FORCE, said))
     if not isinstance(path, BucketPath) and (old := set_aside_of(path)) is not None:
         fate = (
             "stays until you remove it"

@@ -23,6 +23,7 @@ from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS, SHARDING
 from surgery_cli.store.write.bucket_leftovers import leftovers_at
 from surgery_cli.store.write.files import CONVERTED_LAYOUT
+from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.item_plan import ItemPlan, Way, is_converted
 from surgery_cli.store.write.leftovers import Left
 from surgery_cli.store.write.resumable_staging import amount_of, what_is_kept
@@ -240,7 +241,10 @@ def _leftover_note(left: Left, destination: Path, *, force: bool, resume: bool) 
         return Remark(
             DocsPage.RESUME, f"goes on from '{left.path}', which keeps {amount_of(journal)}"
         )
+    mixture = half_replaced(destination)
     match left.state:
+        case State.WHOLE | State.LOST if mixture is not None:
+            return Consequence(DocsPage.FORCE, f"{mixture.what}: {mixture.fix}")
         case State.LIVING:
             number = left.owner.pid if left.owner else ""
             return Consequence(

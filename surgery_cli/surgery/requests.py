@@ -66,6 +66,9 @@ _LOCK_BYTES: Final = 150
 _MANIFEST_BYTES: Final = 124
 """What a manifest of one version holds."""
 
+_LINE_BYTES: Final = 40
+"""What a line of an inventory holds, about: the name of an object, and its version."""
+
 _ENTRY_BYTES: Final = 350
 """What an entry of a journal holds, about: for each block of a transaction some 60 bytes."""
 
@@ -262,6 +265,10 @@ def _add_replacing(tally: Tally, prepared: Prepared, target: Path, *, is_taken: 
                 tally.list_result(len(below))
     tally.list_result()
     tally.replace(gone)
+    if is_taken:  # which objects those are is written down before
+        tally.list_result()
+        tally.write(1, tally.built.requests * _LINE_BYTES, objects=0)
+        tally.other(1)
 
 
 def _folders_named_alike(prepared: Prepared) -> tuple[set[PurePosixPath], set[PurePosixPath]]:

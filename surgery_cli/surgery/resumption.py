@@ -28,7 +28,7 @@ from surgery_cli.store.write.bucket_leftovers import (
     dead_at,
 )
 from surgery_cli.store.write.commit_marks import is_whole
-from surgery_cli.store.write.half_replaced import finished_by, taken_by
+from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.item_plan import is_packed
 from surgery_cli.store.write.journal import Head
 from surgery_cli.store.write.leftovers import Left, Leftover, leftovers_of
@@ -235,8 +235,8 @@ def _refuse_living(left: Left, target: Path, *, stale: bool) -> None:
 def _refuse_another(left: Left, kept: Head, head: Head, prepared: Prepared, target: Path) -> None:
     """See that what was kept is of this very draft, this program and these settings."""
     clean = f"`surgery clean {quote(str(target))}`"
-    if left.state is State.WHOLE:  # which `clean` does not remove
-        remedy = f"{goes_on(kept)}; or {finished_by(target, left)}; or {taken_by(left.path)}"
+    if (mixture := half_replaced(target)) is not None:  # which `clean` does not remove
+        remedy = mixture.fix
     elif kept.command == the_same():  # which is refused
         remedy = f"{clean} removes what was kept, and then the same command begins anew"
     else:

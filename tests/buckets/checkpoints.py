@@ -6,7 +6,10 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from surgery_cli.planning import operation_from_options, plan_of
+from surgery_cli.store import filesystem
 from surgery_cli.store.locate.location import locate
+from surgery_cli.store.write.inventory import take_inventory
+from surgery_cli.store.write.many_objects import objects_at
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_checkpoints"
 TREE = {
@@ -37,3 +40,10 @@ def saved(folder, tree=TREE, **how):
     with ocp.PyTreeCheckpointer(**how) as checkpointer:
         checkpointer.save(folder, tree)
     return folder
+
+
+def inventoried(built):
+    """What stands in a folder of a run, as the run writes it down before it begins to replace."""
+    filesystem.forget(built)
+    take_inventory(built, [p for p in objects_at(built) if p.name != MARK])
+    filesystem.forget(built)

@@ -11,10 +11,11 @@ import pytest
 
 from surgery_cli import surgery as library
 from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.open.checkpoint import open_checkpoint
-from tests.buckets.checkpoints import MARK, RESCALED, saved, uploaded
+from tests.buckets.checkpoints import MARK, RESCALED, inventoried, saved, uploaded
 from tests.buckets.server import Faults
 
 LOCK = ".new.surgery-tmp-lock"
@@ -150,6 +151,7 @@ def test_what_replaces_another_is_not_removed_where_it_alone_is_whole(
     """The lock is gone where somebody has read in half what an error says when a replacement fails."""
     for name in service.names("new/"):
         service.put("bkt", f"{BESIDE}/{name}", service.content(name))
+    inventoried(path_at(f"{service.root}/{BESIDE}"))
     if has_lock:
         built = f"{service.root}/{BESIDE}"
         service.put("bkt", LOCK, json.dumps({"builds": built}).encode())

@@ -7,7 +7,9 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from tests.buckets.checkpoints import MARK, TREE, saved, uploaded
+from surgery_cli.inputs.buckets import path_at, removal
+from surgery_cli.store.write.replacement import Replacement
+from tests.buckets.checkpoints import MARK, TREE, inventoried, saved, uploaded
 from tests.buckets.test_destinations import downloaded
 from tests.buckets.test_refused_for_good import LOCK, edit, end_its_run, refusing_after
 
@@ -87,6 +89,7 @@ def test_cut_short_it_is_finished_by_the_same_command(
     service, mixture, surgery, monkeypatch, tmp_path, is_elsewhere, every
 ):
     before = {name: service.content(name) for name in service.names()}
+    beside = beside_of(service)
     words = ("clean", mixture, *["--stale"] * is_elsewhere)
     for number in range(every, 300, every):
         if is_elsewhere:
@@ -109,6 +112,7 @@ def test_cut_short_it_is_finished_by_the_same_command(
             service.remove(name)
         for name in sorted(before, key=lambda name: name == LOCK):  # which is younger than all
             service.put("bkt", name, before[name])
+        inventoried(path_at(f"{service.root}/{beside}"))  # they are others by now
     pytest.fail("it never came to its end")
 
 
@@ -140,3 +144,87 @@ def test_what_something_else_has_written_since_is_not_replaced(service, mixture,
     assert run.code == 2
     assert "was written to by something else since" in run.err
     assert {name: service.content(name) for name in service.names()} == before
+
+
+def beside_of(service):
+    (found,) = {n.split("/")[0] for n in service.names() if n.endswith(f"/new/{MARK}")}
+    return found
+
+
+HARMS = {
+    "an object gone": lambda service, names: service.remove(names[0]),
+    "an object replaced": lambda service, names: service.put("bkt", names[0], b"x"),
+    "an object more": lambda service, names: service.put("bkt", f"{names[0]}x", b"x"),
+    "all gone": lambda service, names: [service.remove(name) for name in names],
+}
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_what_is_not_whole_any_more_takes_nobodys_place(
+    service, mixture, source, surgery, tmp_path, harm
+):
+    """Neither of the two checkpoints is whole: nothing takes what is left for one, and what removes it is said."""
+    beside = beside_of(service)
+    every = service.names(f"{beside}/")
+    HARMS[harm](service, every if harm == "all gone" else [n for n in every if MARK not in n])
+    before = {name: service.content(name) for name in service.names()}
+
+    cleaned = surgery("clean", mixture)
+
+    said = cleaned.out + cleaned.err
+    assert cleaned.code == 1, said
+    assert "is half replaced" in said
+    for words in (
+        ("inspect", mixture),
+        ("rescue", mixture, f"{service.root}/other"),
+        ("rescale", mixture, f"{service.root}/other", "params/w", "--by", "2"),
+        edit(source, mixture, "--force"),
+    ):
+        refused = surgery(*words)
+        assert refused.code in (2, 3), (words, refused.out)
+        assert "is half replaced" in refused.err, (words, refused.err)
+    assert {name: service.content(name) for name in service.names()} == before
+    for folder in ("new", beside):  # as it is said
+        assert f"`{removal(path_at(f'{service.root}/{folder}'))}`" in said
+        for name in service.names(f"{folder}/"):
+            service.remove(name)
+    assert f"`surgery clean {mixture}` the rest" in said
+    assert surgery("clean", mixture).code == 0
+    assert not [name for name in service.names() if not name.startswith("ck/")]
+
+
+def test_without_its_lock_it_goes_by_hand(service, mixture, surgery, tmp_path):
+    beside = beside_of(service)
+    service.remove(LOCK)
+
+    kept = surgery("clean", mixture, "--stale")
+
+    assert kept.code == 1
+    assert f"`surgery rescue {service.root}/{beside}/new NEW`" in kept.out
+    for folder in ("new", beside):
+        assert f"`{removal(path_at(f'{service.root}/{folder}'))}`" in kept.out
+    assert surgery("rescue", f"{service.root}/{beside}/new", f"{service.root}/saved").code == 0
+    for name in (*service.names("new/"), *service.names(f"{beside}/")):
+        service.remove(name)
+    assert surgery("clean", mixture, "--stale").code == 0
+    names = [name for name in service.names() if not name.startswith(("ck/", "saved/"))]
+    assert not names
+
+
+def test_interrupted_it_says_what_the_destination_is(service, mixture, surgery, monkeypatch):
+    def struck(self, mark):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Replacement, "carry_out", struck)
+    run = surgery("clean", mixture)
+    assert run.code == 130
+    assert "nothing was left behind" not in run.err
+    assert f"is half replaced: `surgery clean {mixture}` goes on with that" in run.err
+
+
+def test_the_command_of_the_service_removes_one_object():
+    """`aws s3 rm --recursive` adds a slash, and removes nothing then."""
+    lock = path_at("s3://bkt/.new.surgery-tmp-lock")
+    assert removal(lock, is_object=True) == f"aws s3 rm {lock}"
+    assert removal(path_at("s3://bkt/new")) == "aws s3 rm --recursive s3://bkt/new"
+    assert removal(path_at("gs://bkt/x"), is_object=True) == "gcloud storage rm gs://bkt/x"

@@ -9,8 +9,9 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, DestinationError
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.store.filesystem.processes import Owner
-from tests.buckets.checkpoints import MARK, TREE, saved, uploaded
+from tests.buckets.checkpoints import MARK, TREE, inventoried, saved, uploaded
 from tests.buckets.test_destinations import downloaded
 
 LAYOUTS = [{}, {"use_ocdbt": False}]
@@ -80,6 +81,7 @@ def _half_replaced(service, how, tmp_path, *, locked):
     names = sorted(set(service.names(f"{built}/ck/")) - {f"{built}/ck/{MARK}"})
     for name in names[: len(names) // 2]:
         service.put("bkt", name.removeprefix(f"{built}/"), service.content(name))
+    inventoried(path_at(f"{service.root}/{built}"))
     service.put("bkt", f"{built}/ck/{MARK}", b"")
     if locked:
         owner = msgspec.to_builtins(Owner.here()) | {"pid": 2**22 - 1, "started": "1"}

@@ -10,6 +10,7 @@ _KEPT = {
     "living": "is being written",
     "elsewhere": "of a run on another machine, or before this one was started",
     "unknown": "of a run that did not say which it is",
+    "lost": "not whole any more, of a run that was killed while it replaced what stood there",
     "whole": "whole, of a run that was killed while it replaced what stood there",
 }
 

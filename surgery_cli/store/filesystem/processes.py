@@ -25,6 +25,8 @@ class State(StrEnum):
     UNKNOWN = "unknown"
     WHOLE = "whole"
     """Of a run in a bucket that does not live here: what it was to replace is half replaced, what it built is whole."""
+    LOST = "lost"
+    """As ``WHOLE``, but what it built is not whole any more: neither of the two checkpoints is."""
 
 
 class Owner(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -20,12 +20,10 @@ from surgery_cli.store.filesystem.bucket_locks import Lock, beside, guarded, loc
 from surgery_cli.store.filesystem.listing import STAGING_MARK, destination_of
 from surgery_cli.store.filesystem.processes import Owner, State
 from surgery_cli.store.write.commit_marks import companion_of, is_marked, is_whole
+from surgery_cli.store.write.inventory import first_lost, inventory_of
 from surgery_cli.store.write.journal import Journal, LinesInBucket
 from surgery_cli.store.write.leftovers import Left, leftovers_of
 from surgery_cli.store.write.staging import remove
-
-_BUILT: Final = re.compile(rf"\..+{re.escape(STAGING_MARK)}[0-9a-f]{{8}}(?:-journal)?", re.DOTALL)
-"""What runs call the folders that they make beside a destination."""
 
 
 class BucketLeftover:
@@ -54,8 +52,10 @@ class BucketLeftover:
     def state(self) -> State:
         """What is known of the run."""
         state = State.UNKNOWN if self.owner is None else self.owner.state
-        is_over = state is not State.LIVING
-        return State.WHOLE if is_over and self._replaces_a_mixture else state
+        if state is State.LIVING or not self._has_half_replaced:
+            return state
+        assert self.built is not None
+        return State.WHOLE if first_lost(self.built) is None else State.LOST
 
     @cached_property
     def journal(self) -> Journal | None:
@@ -98,7 +98,7 @@ class BucketLeftover:
         except FileExistsError:
             raise has_changed(self._lock) from None
         except OSError as error:
-            raise _cannot_be_removed(self.path, error) from error
+            raise cannot_be_removed(self.path, error) from error
         return True
 
     def _remove_built(self) -> None:
@@ -128,52 +128,20 @@ class BucketLeftover:
             return False
 
     @property
-    def _replaces_a_mixture(self) -> bool:
-        """What was built is whole, and the only one that surely is."""
+    def _has_half_replaced(self) -> bool:
+        """It had begun to put what it built in the place of something, which by its marks is not whole any more.
+
+        Where the folder is gone in which it built, nothing says that it had not.
+        """
         if self.built in (None, self.destination) or self.replaces_nothing:
             return False
         assert self.built is not None
-        return is_whole(self.built / self.destination.name) and not is_whole(self.destination)
-
-
-class Stray:
-    """A folder beside a destination that no lock stands for: of a run whose lock was removed, or another's by then.
-
-    Whoever builds in one has made its lock before: no run that begins later can have it.
-    """
-
-    owner = None
-    journal = None
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._destination = destination_of(path)
-
-    @property
-    def state(self) -> State:
-        """Nobody's; but what is whole there, and not at the destination, may be all that is left of it."""
-        is_alone = is_whole(self.path / self._destination.name) and not is_whole(self._destination)
-        return State.WHOLE if is_alone else State.UNKNOWN
-
-    @property
-    def bytes(self) -> int:
-        return sum(filesystem.size(file) for file in filesystem.files_below(self.path))
-
-    def remove(self) -> bool:
-        """Remove it; False if a lock stands by now.
-
-        Raises:
-            WriteError: it cannot be removed.
-        """
-        lock = lock_of(self._destination)
-        filesystem.forget(lock)
-        if filesystem.exists(lock):
+        filesystem.forget(inventory_of(self.built))
+        if not filesystem.exists(inventory_of(self.built)) or is_whole(self.destination):
             return False
-        try:
-            filesystem.delete_below(self.path)
-        except OSError as error:
-            raise _cannot_be_removed(self.path, error) from error
-        return True
+        if not filesystem.exists(self.built):
+            return filesystem.exists(self.destination)
+        return is_whole(self.built / self.destination.name)
 
 
 class _Said(msgspec.Struct):
@@ -185,7 +153,7 @@ class _Said(msgspec.Struct):
     """False where nothing stood at the destination when the run began."""
 
 
-def _cannot_be_removed(path: Path, error: OSError) -> WriteError:
+def cannot_be_removed(path: Path, error: OSError) -> WriteError:
     return WriteError(
         f"'{path}' cannot be removed",
         why=error.strerror or str(error),
@@ -236,27 +204,6 @@ def bucket_leftovers(path: BucketPath) -> list[BucketLeftover]:
         if entry.is_file and entry.name.startswith(".") and entry.name.endswith(suffix)
     ]
     return [BucketLeftover(destination) for destination in found]
-
-
-def strays(path: BucketPath) -> list[Stray]:
-    """Folders of runs to what ``path`` names, or of what stands in it, where no lock says whose they are."""
-    named = destination_of(path)
-    filesystem.forget(path)
-    filesystem.forget(named.parent)
-    if path != named:
-        found = [path]
-    else:
-        begin = f".{path.name}{STAGING_MARK}"
-        entries = filesystem.entries_if_any(path.parent) if path.key else []
-        found = [path.parent / entry.name for entry in entries if entry.name.startswith(begin)]
-        found += [path / entry.name for entry in filesystem.entries_if_any(path)]
-    return [
-        Stray(place)
-        for place in found
-        if _BUILT.fullmatch(place.name)
-        and filesystem.is_folder(place)
-        and not filesystem.exists(lock_of(destination_of(place)))
-    ]
 
 
 def leftovers_at(destination: Path) -> Sequence[Left]:

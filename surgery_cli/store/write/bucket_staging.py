@@ -26,7 +26,9 @@ from surgery_cli.store.write.aftermath import Completed, begin_anew, remaining
 from surgery_cli.store.write.commit_marks import commit_marks, companion_of
 from surgery_cli.store.write.destination import already_there, claimed, not_made
 from surgery_cli.store.write.half_replaced import finished_by, taken_by
+from surgery_cli.store.write.inventory import inventory_of, take_inventory
 from surgery_cli.store.write.journal import Journal, Placed
+from surgery_cli.store.write.many_objects import objects_at
 from surgery_cli.store.write.replacement import Replacement
 
 
@@ -175,6 +177,7 @@ class BucketStaging:
 
     def _remove_private(self) -> None:
         filesystem.delete_below(self._beside)
+        filesystem.delete(inventory_of(self._beside))
 
     @property
     def _taken_over(self) -> WriteError:
@@ -202,7 +205,10 @@ class BucketStaging:
         remaining.append(self._built)
 
     def _release(self) -> None:
+        """The inventory goes after all that it speaks of, and before the lock that says what it is of."""
         try:
+            if self._is_beside and self._replaces:
+                filesystem.delete(inventory_of(self._beside))
             self._lock.release()
         except OSError:
             if _stands(self._lock.place):
@@ -229,16 +235,21 @@ class BucketStaging:
             if not (self._lock.is_held() if looking is None else looking.result()):
                 raise self._taken_over
             marks = commit_marks(self.new, self._linker)
+            objects = (
+                [o for o in objects_at(self._beside) if o not in marks] if self._is_beside else []
+            )
+            if self._is_beside and self._replaces:
+                take_inventory(self._beside, objects)
             for mark in marks:
                 self._mark(mark)
             if self._is_beside:
-                self._replace(marks)
+                self._replace(objects, marks)
             self._is_whole = True
             Completed.now(self.destination)
 
-    def _replace(self, marks: list[Path]) -> None:
+    def _replace(self, objects: list[Path], marks: list[Path]) -> None:
         """Put the new checkpoint, which is whole beside the old one, in its place."""
-        replacement = Replacement.of(self.destination, self._beside, marks)
+        replacement = Replacement.of(self.destination, self._beside, objects, marks)
         if replacement.old and not self._replaces:
             raise already_there(self.destination)
         self._may_go(replacement.old)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from pathlib import Path
+from shlex import quote
 
 import msgspec
 
@@ -14,8 +15,11 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import Lock, beside, guarded, lock_of
 from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK
 from surgery_cli.store.filesystem.processes import Owner, State
+from surgery_cli.store.orbax.stored_values import are_same, whole_file
+from surgery_cli.store.write.aftermath import begin_anew, kept
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover, check_held, has_changed
 from surgery_cli.store.write.half_replaced import taken_by
+from surgery_cli.store.write.inventory import take_inventory
 from surgery_cli.store.write.many_objects import copy_below, objects_at
 from surgery_cli.store.write.replacement import Replacement
 
@@ -37,14 +41,24 @@ def finish(left: BucketLeftover) -> None:
     built = old if is_over else old.with_name(f".{destination.name}{STAGING_MARK}{token[:8]}")
     owner = msgspec.to_builtins(Owner.here())
     lock = Lock(destination, json.dumps({"run": token, "builds": str(built), **owner}).encode())
+    begin_anew()
+    command = f"`surgery clean {quote(str(destination))}`"
+    after = f"'{destination}' is half replaced: {command} goes on with that"
     try:
         if not is_over:
             copy_below(old, built)
+            take_inventory(built, _without_marks(objects_at(built)))
         lock.take_over(left.content)
         with guarded(destination, lambda: check_held(lock)) as may_go:
-            replacement = Replacement.of(destination, built, _marks_in(built))
+            objects = objects_at(built)
+            marks = sorted(
+                (place for place in objects if place.name == COMMIT_MARK),
+                key=lambda mark: (-len(mark.parts), str(mark)),  # innermost first
+            )
+            replacement = Replacement.of(destination, built, _without_marks(objects), marks)
             may_go(replacement.old)
             replacement.carry_out(lock.mark)
+        after = f"'{destination}' is whole: {command} removes what is left beside it"
         for place in beside(destination):
             filesystem.delete_below(place)
         lock.release()
@@ -52,16 +66,17 @@ def finish(left: BucketLeftover) -> None:
         raise has_changed(lock.place) from None
     except OSError as error:
         raise WriteError(
-            f"'{built / destination.name}' could not be put in its place",
+            f"what was left of '{destination}' could not be finished",
             why=error.strerror or str(error),
-            fix=getattr(error, "fix", "") or "run the command again",
+            fix="; ".join(filter(None, (getattr(error, "fix", ""), after))),
         ) from error
+    except BaseException:  # a signal, say
+        kept.append(after)
+        raise
 
 
-def _marks_in(built: Path) -> list[Path]:
-    """Innermost first."""
-    marks = [place for place in objects_at(built) if place.name == COMMIT_MARK]
-    return sorted(marks, key=lambda mark: (-len(mark.parts), str(mark)))
+def _without_marks(objects: list[Path]) -> list[Path]:
+    return [place for place in objects if place.name != COMMIT_MARK]
 
 
 def _check_destination(left: BucketLeftover, built: Path) -> None:
@@ -72,27 +87,28 @@ def _check_destination(left: BucketLeftover, built: Path) -> None:
     Raises:
         DestinationError: something has come since the run began that is not of what it has built.
     """
-    destination = left.destination
+    destination, lock = left.destination, lock_of(left.destination)
     moved = {destination.parent / new.relative_to(built): new for new in objects_at(built)}
-    began = filesystem.status(lock_of(destination)).st_mtime_ns
-    others = [
-        place
-        for place in objects_at(destination)
-        if place.name != COMMIT_MARK
-        and filesystem.status(place).st_mtime_ns > began
-        and (place not in moved or _content(place) != _content(moved[place]))
-    ]
-    if others:
-        new = built / destination.name
-        raise DestinationError(
-            f"'{destination}' was written to by something else since a run half replaced it",
-            why=f"'{others[0]}' is not what that run has put there; its own stands whole in '{new}'",
-            fix=f"{taken_by(built)}; where what stands at '{destination}' is to be kept,"
-            f" `{removal(built)}`, and last `{removal(lock_of(destination))}`",
-        )
+    began = filesystem.status(lock).st_mtime_ns
+    for place in _without_marks(objects_at(destination)):
+        if filesystem.status(place).st_mtime_ns <= began:
+            continue
+        if place not in moved or not _is_copy(place, moved[place]):
+            raise DestinationError(
+                f"'{destination}' was written to by something else since a run half replaced it",
+                why=f"'{place}' is not what that run has put there; its own stands whole in"
+                f" '{built / destination.name}'",
+                fix=f"{taken_by(built)}; where what stands at '{destination}' is to be kept,"
+                f" `{removal(built)}`, and last `{removal(lock, is_object=True)}`",
+            )
 
 
-def _content(place: Path) -> tuple[int, str]:
-    """What tells what an object holds, as far as the service says."""
-    status = filesystem.status(place)
-    return status.st_size, getattr(status, "digest", "")
+def _is_copy(one: Path, other: Path) -> bool:
+    """True for the same bytes; they are read only where the service's digests are none of these."""
+    a, b = filesystem.status(one), filesystem.status(other)
+    if a.st_size != b.st_size:
+        return False
+    same: str = getattr(a, "digest", "")
+    return (same != "" and same == getattr(b, "digest", "")) or are_same(
+        whole_file(one), whole_file(other)
+    )

@@ -6,13 +6,15 @@ from pathlib import Path
 from shlex import quote
 
 from surgery_cli.errors import Problem
-from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.inputs.buckets import BucketPath, removal
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import STAGING_MARK, destination_of
 from surgery_cli.store.filesystem.processes import State
-from surgery_cli.store.write.bucket_leftovers import Stray, leftovers_at
+from surgery_cli.store.write.bucket_leftovers import BucketLeftover, leftovers_at
+from surgery_cli.store.write.inventory import first_lost
 from surgery_cli.store.write.leftovers import Left
 from surgery_cli.store.write.resumable_staging import goes_on
+from surgery_cli.store.write.strays import Stray
 
 
 def half_replaced(destination: Path) -> Problem | None:
@@ -22,35 +24,62 @@ def half_replaced(destination: Path) -> Problem | None:
     """
     if not isinstance(destination, BucketPath):
         return None
-    lefts = leftovers_at(destination)
-    for left in lefts or _strays(destination):
-        if left.state is State.WHOLE:
-            new, journal = left.path / destination.name, left.journal
-            ways = [] if journal is None or journal.head is None else [goes_on(journal.head)]
-            ways.append(finished_by(destination, left) if lefts else _forced(left.path))
-            return Problem(
-                f"'{destination}' is half replaced: what stands there may be of two checkpoints",
-                why=f"a run with `--force` was killed while it put the new one there; that stands whole in '{new}'",
-                fix="; or ".join([*ways, taken_by(left.path)]),
-                path=str(destination),
-            )
+    for left in leftovers_at(destination):
+        if isinstance(left, BucketLeftover) and left.state in (State.WHOLE, State.LOST):
+            return _of_run(left)
+    for stray in _strays(destination):
+        if stray.state is State.WHOLE:
+            return _without_lock(stray.path)
     return None
+
+
+def _of_run(left: BucketLeftover) -> Problem:
+    destination, journal, built = left.destination, left.journal, left.built
+    assert built is not None
+    new, lost = built / destination.name, first_lost(built)
+    ways = [] if journal is None or journal.head is None else [goes_on(journal.head)]
+    if lost is None:
+        state = f"that stands whole in '{new}'"
+        ways += [finished_by(destination, left), taken_by(built)]
+    else:
+        state = f"of that, '{lost}' is gone since, or another"
+        stale = "" if _is_over(left) else " --stale"
+        ways.append(
+            f"where something whole is left of it, {taken_by(built)}; `{removal(destination)}` and `{removal(built)}`"
+            f" remove both, and then `surgery clean {quote(str(destination))}{stale}` the rest"
+        )
+    return Problem(
+        f"'{destination}' is half replaced: what stands there may be of two checkpoints",
+        why=f"a run with `--force` was killed while it put the new one there; {state}",
+        fix="; or ".join(ways),
+        path=str(destination),
+    )
+
+
+def _without_lock(built: Path) -> Problem:
+    """Where somebody has removed the lock, and nobody can tell any more who has made what stands there."""
+    destination = destination_of(built)
+    is_there = filesystem.exists(destination)
+    both = f"`{removal(destination)}` and " * is_there
+    return Problem(
+        f"'{destination}' is half replaced: what stands there may be of two checkpoints"
+        if is_there
+        else f"nothing stands at '{destination}'",
+        why=f"a run that was to put a checkpoint there has left it whole in '{built}', and its lock is gone",
+        fix=f"{taken_by(built)}; then {both}`{removal(built)}`",
+        path=str(destination),
+    )
+
+
+def _is_over(left: Left) -> bool:
+    return left.owner is not None and left.owner.state is State.DEAD
 
 
 def finished_by(destination: Path, left: Left | None = None) -> str:
     """What puts the new checkpoint in its place; ``left``: by a run which may not be over."""
-    is_over = left is None or (left.owner is not None and left.owner.state is State.DEAD)
+    is_over = left is None or _is_over(left)
     command = f"`surgery clean {quote(str(destination))}{'' if is_over else ' --stale'}`"
     return f"{command} puts the new one in its place{'' if is_over else ', if that run is over'}"
-
-
-def _forced(left: Path) -> str:
-    """What to do where somebody has removed the lock, and nobody can tell any more who has made what stands there."""
-    destination = quote(str(destination_of(left)))
-    return (
-        "the command with `--force` that was typed then replaces what stands there;"
-        f" after it, `surgery clean {destination} --stale` removes '{left}'"
-    )
 
 
 def taken_by(left: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -31,15 +31,18 @@ class Replacement(NamedTuple):
     """Where the new one's marks go, innermost first."""
 
     @classmethod
-    def of(cls, destination: Path, built: Path, marks: Sequence[Path]) -> Self:
-        """``built``: the folder in which the new one stands under the name of the destination; ``marks``: its own."""
+    def of(
+        cls, destination: Path, built: Path, objects: Iterable[Path], marks: Iterable[Path]
+    ) -> Self:
+        """``built``: the folder in which the new one stands under the name of the destination.
+
+        ``objects`` are all that are in it, but for the new one's ``marks``.
+        """
         old = objects_at(destination)
         first = sorted((p for p in old if p.name == COMMIT_MARK), key=lambda p: len(p.parts))
         first += objects_at(companion_of(destination)) if old else []
-        moved = {
-            place: destination.parent / place.relative_to(built) for place in objects_at(built)
-        }
-        last = [moved.pop(mark) for mark in marks]
+        moved = {place: destination.parent / place.relative_to(built) for place in objects}
+        last = [destination.parent / mark.relative_to(built) for mark in marks]
         companion = companion_of(built / destination.name)
         record = {new: moved.pop(new) for new in {companion} & moved.keys()}
         return cls([*old, *first], first, moved, record, last)

@@ -1,0 +1,42 @@
+"""What a run has built beside a destination in a bucket, object by object, when it began to put that in its place.
+
+It stands beside both: where the folder is gone, or something in it, nothing of it is taken for the new checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import COMMIT_MARK
+from surgery_cli.store.write.many_objects import objects_at
+
+
+def inventory_of(built: Path) -> Path:
+    """Where it stands for what is built in a folder."""
+    return built.with_name(f"{built.name}-objects") / "inventory.json"
+
+
+def take_inventory(built: Path, objects: Iterable[Path]) -> None:
+    """Write down which objects stand in a folder, each as it is now. Raises OSError."""
+    versions = {str(p.relative_to(built)): filesystem.status(p).st_ino for p in objects}
+    filesystem.put(inventory_of(built), msgspec.json.encode(versions))
+
+
+def first_lost(built: Path) -> Path | None:
+    """An object that was built and is gone, or another by now, or that has come since; None where all is as it was.
+
+    Marks come later, and are copies of one object.
+    """
+    known = decode_json(filesystem.read(inventory_of(built)), type=dict[str, int])
+    found = {
+        str(place.relative_to(built)): filesystem.status(place).st_ino
+        for place in objects_at(built)
+        if place.name != COMMIT_MARK
+    }
+    lost = sorted(name for name, _ in known.items() ^ found.items())
+    return built / lost[0] if lost else None
