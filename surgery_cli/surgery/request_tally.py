@@ -63,6 +63,11 @@ class Tally:
             self.requests += Requests(written=Asked(requests, count))
             self.built += Asked(requests if objects is None else objects, count)
 
+    def write_beside(self, requests: int, count: int) -> None:
+        """What is no part of the result: a lock, a journal."""
+        if self._to:
+            self.requests += Requests(written=Asked(requests, count))
+
     def other(self, requests: int) -> None:
         """Look at the destination, or delete something there."""
         if self._to:

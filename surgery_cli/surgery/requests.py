@@ -175,7 +175,7 @@ def _add_around(tally: Tally, prepared: Prepared, options: Options, *, buffered:
     """The lock, marks and the record; manifests and other small files; looks at what stands there."""
     tally.look_at(prepared.checkpoint.location.root, _LOOKS_AT_SOURCE)
     tally.other(_OTHERS)
-    tally.write(1, _LOCK_BYTES, objects=0)
+    tally.write_beside(1, _LOCK_BYTES)
     tally.write(1, _RECORD_BYTES + record_bytes(prepared, options))
     marks = _count_marks(prepared.checkpoint)
     tally.copy(marks, marks * _LOCK_BYTES)
@@ -244,10 +244,13 @@ def _count_marks(checkpoint: Checkpoint) -> int:
 
 
 def _add_journal(tally: Tally, prepared: Prepared, memory_bytes: int) -> None:
-    """What `--resume` notes, an object an entry: what is made, that all else stands, each transaction, the end."""
+    """What `--resume` notes, an object an entry: what is made, that all else stands, and which objects that are, each
+    transaction, the end.
+    """
     entries = 3 + sum(transactions(plan, memory_bytes) for plan in prepared.plans.values())
-    tally.write(entries, entries * _ENTRY_BYTES, objects=0)
+    tally.write_beside(entries, entries * _ENTRY_BYTES + tally.built.requests * _LINE_BYTES)
     tally.other(_OTHERS_OF_JOURNAL + entries)
+    tally.list_result()
 
 
 def _add_replacing(tally: Tally, prepared: Prepared, target: Path, *, is_taken: bool) -> None:
@@ -267,7 +270,7 @@ def _add_replacing(tally: Tally, prepared: Prepared, target: Path, *, is_taken: 
     tally.replace(gone)
     if is_taken:  # which objects those are is written down before
         tally.list_result()
-        tally.write(1, tally.built.requests * _LINE_BYTES, objects=0)
+        tally.write_beside(1, tally.built.requests * _LINE_BYTES)
         tally.other(1)
 
 

@@ -71,6 +71,27 @@ def test_what_was_killed_goes_on(run, service, source, tmp_path):
     check(service, tmp_path)
 
 
+@pytest.mark.parametrize("is_elsewhere", [False, True], ids=["here", "elsewhere"])
+@in_both_layouts
+def test_what_was_copied_and_is_another_by_now_does_not_count(
+    run, service, source, tmp_path, is_elsewhere
+):
+    """Blocks are held against their digests: nothing but its version tells of an object that was copied."""
+    assert run(*command(source, service), cut=["entry+", 5, "SIGKILL"])["code"] == -9
+    if is_elsewhere:
+        told = json.loads(service.content(LOCK)) | {"machine": "feedbeef"}
+        service.put("bkt", LOCK, json.dumps(told).encode())
+    copied = [n for n in service.names(".new") if "/d/" in n or n.endswith("opt_state.count/0")]
+    source_names = {name.rpartition("/")[2] for name in service.names("ck/")}
+    (name, *_) = [n for n in copied if n.rpartition("/")[2] in source_names]
+    content = service.content(name)
+    service.put("bkt", name, content[:-1] + bytes([content[-1] ^ 1]))
+    again = run(*command(source, service, "--json", *["--stale"] * is_elsewhere))
+    assert again["code"] == 0, again["said"]
+    assert "is another than what was put there" in again["said"]
+    check(service, tmp_path)
+
+
 @pytest.mark.sampled(2)
 @in_both_layouts
 def test_killed_at_any_request_it_goes_on_to_the_same_bytes(

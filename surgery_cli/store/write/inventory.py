@@ -1,11 +1,12 @@
 """What a run has built beside a destination in a bucket, object by object, when it began to put that in its place.
 
 It stands beside both: where the folder is gone, or something in it, nothing of it is taken for the new checkpoint.
+Versions tell an object from what came in its place under its name, whatever the service says of their contents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -23,8 +24,19 @@ def inventory_of(built: Path) -> Path:
 
 def take_inventory(built: Path, objects: Iterable[Path]) -> None:
     """Write down which objects stand in a folder, each as it is now. Raises OSError."""
-    versions = {str(p.relative_to(built)): filesystem.status(p).st_ino for p in objects}
-    filesystem.put(inventory_of(built), msgspec.json.encode(versions))
+    filesystem.put(inventory_of(built), msgspec.json.encode(versions_of(built, objects)))
+
+
+def versions_of(folder: Path, objects: Iterable[Path]) -> dict[str, int]:
+    """The versions of objects in a folder, by their names in it. Raises OSError."""
+    return {str(place.relative_to(folder)): filesystem.status(place).st_ino for place in objects}
+
+
+def first_changed(folder: Path, versions: Mapping[str, int]) -> Path | None:
+    """An object in a folder that stands there, and is another than that of this version; None if there is none."""
+    found = versions_of(folder, objects_at(folder) if versions else ())
+    changed = sorted(name for name in versions if versions[name] != found.get(name, versions[name]))
+    return folder / changed[0] if changed else None
 
 
 def first_lost(built: Path) -> Path | None:
@@ -33,10 +45,6 @@ def first_lost(built: Path) -> Path | None:
     Marks come later, and are copies of one object.
     """
     known = decode_json(filesystem.read(inventory_of(built)), type=dict[str, int])
-    found = {
-        str(place.relative_to(built)): filesystem.status(place).st_ino
-        for place in objects_at(built)
-        if place.name != COMMIT_MARK
-    }
+    found = versions_of(built, (p for p in objects_at(built) if p.name != COMMIT_MARK))
     lost = sorted(name for name, _ in known.items() ^ found.items())
     return built / lost[0] if lost else None

@@ -44,6 +44,8 @@ class Placed(msgspec.Struct, frozen=True, tag="placed"):
     small: tuple[str, ...]
     marks: tuple[str, ...]
     raw_bytes: Mapping[str, int]
+    versions: Mapping[str, int] = {}
+    """Of objects of a bucket that stand there, and are not written again."""
 
     @classmethod
     def of(cls, linker: Linker, new: Path, raw_bytes: Mapping[str, int]) -> Placed:

@@ -17,11 +17,13 @@ from surgery_cli.store.filesystem.bucket_locks import Lock, beside
 from surgery_cli.store.filesystem.interruptions import uninterrupted
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.processes import Owner, State
+from surgery_cli.store.orbax.btree import MANIFEST
 from surgery_cli.store.write.aftermath import begin_anew, kept
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover
 from surgery_cli.store.write.bucket_staging import BucketStaging
-from surgery_cli.store.write.journal import Head, Journal, LinesInBucket, Placed, Whole
-from surgery_cli.store.write.many_objects import copy_below
+from surgery_cli.store.write.inventory import first_changed, versions_of
+from surgery_cli.store.write.journal import Head, Journal, LinesInBucket, Lost, Placed, Whole
+from surgery_cli.store.write.many_objects import copy_below, objects_at
 from surgery_cli.store.write.resumable_staging import being_written, can_go_on, what_is_kept
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.invocation import the_same
@@ -83,6 +85,7 @@ class ResumableBucketStaging(BucketStaging):
             try:
                 self._take_over(self._left)
                 self._keep_guard()
+                self._hold_to_what_was_placed()
                 if self.journal.placed is None:  # it was cut short before anything was computed
                     filesystem.delete_below(self.new)
             except BaseException as error:  # a signal, say: `__exit__` is not called then
@@ -103,11 +106,18 @@ class ResumableBucketStaging(BucketStaging):
         """
         assert left.built is not None
         assert left.folder is not None
+        placed = None
         if self._may_wake:
+            assert left.journal is not None
+            placed = left.journal.placed
+            if placed is not None and first_changed(left.built, placed.versions) is not None:
+                placed = None
             for old, own in ((left.built, self._beside), (left.folder, self._folder)):
                 copy_below(old, own)
         self._lock.take_over(left.content)
         self.journal = Journal(LinesInBucket(self._folder))
+        if placed is not None:
+            self._note_placed(placed)  # the copies are others
         for place in beside(self.destination) if self._may_wake else ():
             if place not in (self._beside, self._folder):
                 filesystem.delete_below(place)
@@ -132,7 +142,22 @@ class ResumableBucketStaging(BucketStaging):
         filesystem.delete_below(self._folder)
 
     def begun(self, placed: Placed) -> None:
-        self.journal.note(placed)
+        self._note_placed(placed)
+
+    def _note_placed(self, placed: Placed) -> None:
+        """All that stands there is not written again, but for what says what is in a database."""
+        objects = [place for place in objects_at(self._beside) if place.name != MANIFEST]
+        versions = versions_of(self._beside, objects)
+        if placed.versions:  # what was written since does not count
+            versions = {name: versions[name] for name in placed.versions if name in versions}
+        self.journal.note(msgspec.structs.replace(placed, versions=versions))
+
+    def _hold_to_what_was_placed(self) -> None:
+        """Blocks are read back by who goes on; what was copied beside them counts as long as it is what was copied."""
+        if (placed := self.journal.placed) is None:
+            return
+        if (changed := first_changed(self._beside, placed.versions)) is not None:
+            self.journal.note(Lost(f"'{changed}' is another than what was put there"))
 
     def commit(self) -> None:
         self.journal.note(Whole())
