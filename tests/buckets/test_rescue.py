@@ -130,6 +130,18 @@ def test_a_run_to_what_is_half_replaced_says_where_the_new_one_is(
     assert f"surgery rescue {new} NEW" in ended.err
 
 
+def test_what_is_half_in_the_place_of_nothing_is_no_mixture(service, tmp_path, surgery) -> None:
+    """Of a run whose lock stands nobody says that the lock is gone, nor that two checkpoints are there."""
+    there, _ = _half_replaced(service, {}, tmp_path, locked=True)
+    lock = ".ck.surgery-tmp-lock"
+    told = json.loads(service.content(lock)) | {"replaces": False}
+    service.put("bkt", lock, json.dumps(told).encode())
+    said = [surgery("inspect", there).err, surgery("clean", there, "--dry-run").out]
+    assert not [text for text in said if "half replaced" in text or "lock is gone" in text], said
+    assert surgery("clean", there).code == 0
+    assert not [name for name in service.names() if name.startswith((".ck", "ck/"))]
+
+
 def _count(number):
     return {"opt_state": {"count": np.int32(number)}}
 

@@ -24,10 +24,11 @@ def half_replaced(destination: Path) -> Problem | None:
     """
     if not isinstance(destination, BucketPath):
         return None
-    for left in leftovers_at(destination):
+    lefts = leftovers_at(destination)
+    for left in lefts:
         if isinstance(left, BucketLeftover) and left.state in (State.WHOLE, State.LOST):
             return _of_run(left)
-    for stray in _strays(destination):
+    for stray in () if lefts else _strays(destination):
         if stray.state is State.WHOLE:
             return _without_lock(stray.path)
     return None
