@@ -36,6 +36,7 @@ class BucketLeftover:
         self.owner = said_in(self.content, Owner)
         said = said_in(self.content, _Said)
         self.replaces_nothing = said is not None and not said.replaces
+        self.replaces_marked = said is not None and said.marked
         self.built = None if said is None else _built_of(destination, said.builds)
         self.folder = None if said is None else _journal_of(destination, said.journal)
         """Where its journal is, if it keeps one."""
@@ -136,12 +137,13 @@ class BucketLeftover:
         if self.built in (None, self.destination) or self.replaces_nothing:
             return False
         assert self.built is not None
-        filesystem.forget(inventory_of(self.built))
-        if not filesystem.exists(inventory_of(self.built)) or is_whole(self.destination):
+        if is_whole(self.destination):
             return False
+        filesystem.forget(inventory_of(self.built))
+        had_begun = self.replaces_marked or filesystem.exists(inventory_of(self.built))
         if not filesystem.exists(self.built):
-            return filesystem.exists(self.destination)
-        return is_whole(self.built / self.destination.name)
+            return had_begun and filesystem.exists(self.destination)
+        return had_begun and is_whole(self.built / self.destination.name)
 
 
 class _Said(msgspec.Struct):
@@ -151,6 +153,8 @@ class _Said(msgspec.Struct):
     journal: str = ""
     replaces: bool = True
     """False where nothing stood at the destination when the run began."""
+    marked: bool = False
+    """True where something stood there that a mark said to be whole."""
 
 
 def cannot_be_removed(path: Path, error: OSError) -> WriteError:

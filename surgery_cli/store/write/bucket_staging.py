@@ -23,7 +23,7 @@ from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.listing import STAGING_MARK
 from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.write.aftermath import Completed, begin_anew, remaining
-from surgery_cli.store.write.commit_marks import commit_marks, companion_of
+from surgery_cli.store.write.commit_marks import commit_marks, companion_of, is_whole
 from surgery_cli.store.write.destination import already_there, claimed, not_made
 from surgery_cli.store.write.half_replaced import finished_by, taken_by
 from surgery_cli.store.write.inventory import inventory_of, take_inventory
@@ -59,6 +59,7 @@ class BucketStaging:
         self._is_beside = beside or self._replaces
         owner = msgspec.to_builtins(Owner.here())
         who = {"run": self._token, "builds": str(self._built), "replaces": self._replaces, **owner}
+        who["marked"] = self._replaces_marked = self._replaces and is_whole(destination)
         self._lock = Lock(destination, json.dumps(who).encode())
         self._open = ExitStack()
         self._is_whole = False

@@ -40,7 +40,8 @@ def finish(left: BucketLeftover) -> None:
     is_over = left.owner is not None and left.owner.state is State.DEAD
     built = old if is_over else old.with_name(f".{destination.name}{STAGING_MARK}{token[:8]}")
     owner = msgspec.to_builtins(Owner.here())
-    lock = Lock(destination, json.dumps({"run": token, "builds": str(built), **owner}).encode())
+    said = {"run": token, "builds": str(built), "marked": left.replaces_marked, **owner}
+    lock = Lock(destination, json.dumps(said).encode())
     begin_anew()
     command = f"`surgery clean {quote(str(destination))}`"
     after = f"'{destination}' is half replaced: {command} goes on with that"

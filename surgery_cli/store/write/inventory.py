@@ -42,8 +42,10 @@ def first_changed(folder: Path, versions: Mapping[str, int]) -> Path | None:
 def first_lost(built: Path) -> Path | None:
     """An object that was built and is gone, or another by now, or that has come since; None where all is as it was.
 
-    Marks come later, and are copies of one object.
+    Marks come later, and are copies of one object. The inventory itself may be gone.
     """
+    if not filesystem.exists(inventory_of(built)):
+        return inventory_of(built)
     known = decode_json(filesystem.read(inventory_of(built)), type=dict[str, int])
     found = versions_of(built, (p for p in objects_at(built) if p.name != COMMIT_MARK))
     lost = sorted(name for name, _ in known.items() ^ found.items())

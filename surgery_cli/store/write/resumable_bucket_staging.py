@@ -68,6 +68,7 @@ class ResumableBucketStaging(BucketStaging):
             "journal": str(self._folder),
         }
         who["replaces"] = self._replaces if left is None else not left.replaces_nothing
+        who["marked"] = self._replaces_marked or (left is not None and left.replaces_marked)
         self._lock = Lock(destination, json.dumps(who | owner).encode())
 
     def __enter__(self) -> Self:
