@@ -55,8 +55,9 @@ def _of_run(place: Place, seen: Footprint, found: Left) -> Condition:
     why = [f"{who}, which is gone, was building there" if run is RunState.DEAD else _CANNOT_BE_TOLD]
     clean = f"`surgery clean {quote(str(found.path))}{'' if run is RunState.DEAD else ' --stale'}`"
     resumed = [] if journal is None or journal.head is None else [goes_on(journal.head)]
-    of = destination_of(found.path)
-    if (mixture := half_replaced(of)) is not None and run in (RunState.WHOLE, RunState.LOST):
+    has_replaced = run in (RunState.WHOLE, RunState.LOST)
+    mixture = half_replaced(destination_of(found.path)) if has_replaced else None
+    if mixture is not None:
         why.append(mixture.why)
         todo = (
             f"{mixture.fix}, before anything is removed" if run is RunState.WHOLE else mixture.fix

@@ -127,8 +127,9 @@ def _notes(path: Path, kept: list[reports.LeftoverRow]) -> list[Note]:
             )
         )
     for row in kept:
-        mixture = half_replaced(destination_of(path_at(row.path)))
-        if mixture is not None and row.state in (State.WHOLE, State.LOST):
+        if row.state not in (State.WHOLE, State.LOST):
+            continue
+        if (mixture := half_replaced(destination_of(path_at(row.path)))) is not None:
             said = f"{mixture.what}: {mixture.why}; {mixture.fix}"
             notes.append(Consequence(DocsPage.FORCE, said))
     if not isinstance(path, BucketPath) and (old := set_aside_of(path)) is not None:

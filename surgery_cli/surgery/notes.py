@@ -241,8 +241,9 @@ def _leftover_note(left: Left, destination: Path, *, force: bool, resume: bool) 
         return Remark(
             DocsPage.RESUME, f"goes on from '{left.path}', which keeps {amount_of(journal)}"
         )
-    mixture = half_replaced(destination)
-    match left.state:
+    state = left.state
+    mixture = half_replaced(destination) if state in (State.WHOLE, State.LOST) else None
+    match state:
         case State.WHOLE | State.LOST if mixture is not None:
             return Consequence(DocsPage.FORCE, f"{mixture.what}: {mixture.fix}")
         case State.LIVING:
