@@ -85,13 +85,16 @@ def check_same(a: Path, b: Path, leaves: tuple[str, ...]) -> None:
 
 
 def run(row: Row, places: Places, repeats: int, bucket: Bucket | None = None) -> None:
-    """Measure every contender of ``row``, alternating, and hold the first results against each other."""
+    """Measure every contender of ``row``, there and back in turn, and hold the first results against each other.
+
+    Who runs after whom matters: memory that another has just freed costs less to get.
+    """
     there = bucket if row.bucket else None
     if there is not None:
         there.upload(getattr(places, row.bucket), row.bucket)
     for repeat in range(repeats):
         results: dict[str, Path] = {}
-        for contender in row.contenders:
+        for contender in row.contenders[:: -1 if repeat % 2 else 1]:
             codes = row.codes if contender.name == SURGERY else (0,)
             contender.runs.append(measure(contender.command(places), places, codes, there))
             if there is not None and row.writes:
