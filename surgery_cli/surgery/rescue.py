@@ -70,7 +70,7 @@ def rescue(
     target = None if destination is None else path_of(destination)
     if target is not None:
         _check_free(target)
-        check_destination(target, place.root, force=False)
+        check_destination(target, place.root)
     survey, fills, other = surveyed(place, asked, memory_bytes, listener, say)
     rows = saved_rows(survey, fills)
     report = rescue_report(survey, rows, None if other is None else other.location)

@@ -18,7 +18,7 @@ from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.as_opened import changed_while_read
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.aftermath import with_aftermath
-from surgery_cli.store.write.destination import being_written, check_destination
+from surgery_cli.store.write.destination import already_there, being_written, check_destination
 from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.staging import recover_old, set_aside_of
 from surgery_cli.surgery.preparation import Prepared
@@ -41,13 +41,11 @@ def check_target(
     filesystem.look_ahead(target, around=True)
     try:
         for source in _read_for(target, prepared):
-            check_destination(target, source, force=force or built == target)
+            check_destination(target, source)
+        if built != target and filesystem.is_taken(target) and (not force or built is None):
+            _check_what_stands_at(target, force=force)
     except DestinationError as error:
         raise with_aftermath(_or_mixed(target, error)) from None
-    if built is None and force and filesystem.exists(target) and not filesystem.is_link(target):
-        if claim := being_written(target):  # what stands there is what that run has built
-            raise with_aftermath(_or_mixed(target, claim))
-        _check_replaced(target)
     if force and filesystem.is_taken(target) and (old := set_aside_of(target)) is not None:
         raise DestinationError(
             f"'{old}' stands beside '{target}'",
@@ -74,19 +72,35 @@ def _read_for(target: Path, prepared: Prepared) -> Iterator[Path]:
         yield step if is_beside and step is not None else source.place_on_disk
 
 
-def _check_replaced(target: Path) -> None:
-    """Refuse to remove what is no checkpoint, and whose name was given by mistake; an empty directory may go."""
+def _check_what_stands_at(target: Path, *, force: bool) -> None:
+    """Refuse to replace it, but with ``force`` a checkpoint; what is none may have been named by mistake."""
+    if claim := being_written(target):  # what stands there is what that run has built
+        raise claim
+    reason = _kept_by_force(target)
+    if not force and not reason:
+        raise already_there(target)
+    if reason:
+        raise DestinationError(
+            f"`--force` would remove '{target}', which is not one checkpoint that can be read"
+            if force
+            else f"the destination '{target}' exists, and is not one checkpoint that can be read",
+            why=reason,
+            fix=f"name another directory, or remove it first: `{removal(target)}`",
+        )
+
+
+def _kept_by_force(target: Path) -> str:
+    """Why even ``--force`` does not replace what stands there; an empty directory or a link may go."""
+    if filesystem.is_link(target):
+        return ""
     if filesystem.is_folder(target) and not filesystem.entries(target):
-        return
+        return ""
     try:
         locate(str(target.absolute()))
     except SurgeryError as error:
         problem = error.problems[0]
-        raise DestinationError(
-            f"`--force` would remove '{target}', which is not one checkpoint that can be read",
-            why=problem.what + (f"; {problem.why}" if problem.why else ""),
-            fix=f"name another directory, or remove it first: `{removal(target)}`",
-        ) from None
+        return problem.what + (f"; {problem.why}" if problem.why else "")
+    return ""
 
 
 def _is_checkpoint(path: Path) -> bool:

@@ -195,3 +195,26 @@ def test_what_the_service_carries_out_when_a_run_has_given_it_up_goes_as_well(
 
     assert next(late, None) is None
     assert service.names() == before
+
+
+STRAY = [("new/d/late",), ("new",), ("new/_METADATA",), ("new/d/late", "new/manifest.ocdbt")]
+
+
+@pytest.mark.parametrize("names", STRAY, ids="-".join)
+def test_what_is_advised_where_something_stands_is_accepted(s3, tmp_path, names):
+    """A late write of a killed run may stand alone: of nothing that is advised another run says no."""
+    there = uploaded(s3, saved(tmp_path / "ck"), "s3://bkt/ck")
+    for name in names:
+        s3.put("bkt", name, b"of nobody")
+    with pytest.raises(DestinationError, match="the destination 's3://bkt/new' exists") as caught:
+        surgery.apply(there, "s3://bkt/new", RESCALED)
+    (problem,) = caught.value.problems
+    is_replaced = "--force" in str(problem.fix)
+    if not is_replaced:
+        with pytest.raises(DestinationError, match="which is not one checkpoint that can be read"):
+            surgery.apply(there, "s3://bkt/new", RESCALED, options=Options(force=True))
+        assert "aws s3 rm" in str(problem.fix)
+        for name in names:  # what the command does
+            s3.remove(name)
+    surgery.apply(there, "s3://bkt/new", RESCALED, options=Options(force=is_replaced))
+    check(s3, "new", tmp_path)

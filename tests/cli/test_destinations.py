@@ -17,6 +17,11 @@ def test_force_replaces_a_checkpoint_but_nothing_else(surgery, checkpoint, tmp_p
         assert refused.err.startswith(f"error: `--force` would remove '{home}', which is no")
     file = home / "thesis.tex"
     assert surgery("rescale", checkpoint, file, *EDIT).code == 2
+    for place in (home, file):  # what `--force` would refuse is not advised
+        plain = surgery("rescale", checkpoint, place, *EDIT[:-1])
+        assert plain.code == 2
+        assert f"error: the destination '{place}' exists, and is not one checkpoint" in plain.err
+        assert "--force" not in plain.err
     assert file.read_text() == "years of work"
 
     assert surgery("rescale", checkpoint, tmp_path / "new", *EDIT).code == 0

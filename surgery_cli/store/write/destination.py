@@ -17,13 +17,13 @@ from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.write.commit_marks import is_marked
 
 
-def check_destination(destination: Path, source: Path, *, force: bool) -> None:
-    """Refuse a destination that must not be written, before any work.
+def check_destination(destination: Path, source: Path) -> None:
+    """Refuse a destination that must not be written, before any work, whatever stands there.
 
     ``source`` is everything that must not change: the root that holds the step which is read.
 
     Raises:
-        DestinationError: it exists (without ``force``), lies in the source, is the source, or holds it.
+        DestinationError: it lies in the source, is the source, or holds it, or cannot be made.
     """
     real, origin = real_path(destination), filesystem.real(source)
     if unfinished_name(real.name) or is_leftover(real.name) or real.name == OWNER_FILE:
@@ -50,8 +50,6 @@ def check_destination(destination: Path, source: Path, *, force: bool) -> None:
             why="replacing it would remove the source",
             fix="name another directory",
         )
-    if filesystem.is_taken(destination) and not force:
-        raise being_written(destination) or already_there(destination)
     if isinstance(real, BucketPath):  # folders are names, and only writing tells who may write
         return
     parent = real.parent
