@@ -455,3 +455,20 @@ def test_a_record_that_no_longer_holds_gives_its_name_back_to_the_older_one(olde
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["surgery.json"] * (
         older is not None
     )
+
+
+@pytest.mark.parametrize("moment", ["digested_leaves", "hashed_files"])
+def test_a_file_that_vanishes_while_it_is_sealed_is_named(flat, monkeypatch, moment):
+    whole = getattr(sealing, moment)
+    lost = next(path for path in sorted((flat / "d").iterdir()) if path.is_file())
+
+    def losing(*arguments, **settings):
+        lost.unlink(missing_ok=True)
+        return whole(*arguments, **settings)
+
+    monkeypatch.setattr(sealing, moment, losing)
+    with pytest.raises(CheckpointError) as caught:
+        surgery.seal(str(flat))
+    (problem,) = caught.value.problems
+    assert problem.what.startswith(f"'{lost}' is gone") or str(lost) in problem.what
+    assert not flat.with_name(f"{flat.name}.surgery.json").exists()

@@ -179,10 +179,16 @@ def _draft_of(target: Path, *, is_own: bool) -> Path:
     return draft_of(target, beside)
 
 
-def gone(place: Path) -> CheckpointError:
-    """The error for a checkpoint that vanishes while it is sealed."""
+def gone(place: Path, file: Path | None = None) -> CheckpointError:
+    """The error for a checkpoint that vanishes while it is sealed, or for a file of one that still stands."""
     return CheckpointError(
-        f"'{place}' is gone",
-        why="it was removed or moved while it was sealed: a training run may have deleted an old step",
-        fix=worded("{}; name a step that stays", NOTHING_LEFT),
+        f"'{file or place}' is gone",
+        why="it was removed or moved while "
+        + ("it" if file is None else f"'{place}'")
+        + " was sealed: a training run may have deleted an old step",
+        fix=worded("{}; name a step that stays", NOTHING_LEFT)
+        if file is None
+        else worded(
+            "{}; name a step that stays, or copy this from where it is whole", NOTHING_LEFT
+        ),
     )

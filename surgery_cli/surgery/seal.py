@@ -269,7 +269,7 @@ def _check_standing(place: Path, before: Mapping[Path, _Stamp]) -> None:
     for path, stamp in before.items():
         now_is = _stamp(path)
         if not any(now_is):
-            raise gone(place)
+            raise gone(place, path)
         if now_is != stamp:
             raise CheckpointError(
                 f"'{place}' changed while it was sealed",

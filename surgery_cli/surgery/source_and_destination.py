@@ -208,5 +208,10 @@ def check_standing(prepared: Prepared, error: Exception) -> None:
 
 
 def _check_source(source: Checkpoint | ArrayFile) -> None:
-    if not source.is_unchanged(as_seen=True):  # by `check_there`
-        raise changed_while_read(source.place_on_disk)
+    if source.is_unchanged(as_seen=True):  # by `check_there`
+        return
+    replaced = ""
+    if isinstance(source, Checkpoint):
+        with suppress(OSError, SurgeryError):
+            replaced = source.first_replaced()
+    raise changed_while_read(source.place_on_disk, replaced)

@@ -67,7 +67,9 @@ def test_an_array_that_is_replaced_while_it_is_read_is_an_error(
     }[use_case]
     with pytest.raises(CheckpointError) as refused:
         run()
-    assert "changed while it was read" in refused.value.problems[0].what
+    (problem,) = refused.value.problems
+    assert "changed while it was read" in problem.what
+    assert f"/{data}'" in problem.what + problem.why
     assert not (tmp_path / "new").exists()
 
 

@@ -259,9 +259,9 @@ def unreadable(path: Path, error: OSError) -> CheckpointError:
             fix="wait until whatever changes it has ended, or name another checkpoint or step",
         )
     if isinstance(error, Replaced):
-        return ServiceFails(
-            f"'{path}' changed while it was read", why=error.strerror, fix=error.fix
-        )
+        is_it = error.filename == str(path)
+        why = error.strerror if is_it else f"'{error.filename}' was replaced or removed meanwhile"
+        return ServiceFails(f"'{path}' changed while it was read", why=why, fix=error.fix)
     if isinstance(error, ServiceRefusal):
         return ServiceFails(f"'{path}' cannot be read", why=error.strerror, fix=error.fix)
     if isinstance(error, PermissionError):

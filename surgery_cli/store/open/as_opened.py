@@ -15,11 +15,13 @@ from surgery_cli.store.orbax.arrays import Window
 from surgery_cli.tree.paths import LeafPath
 
 
-def changed_while_read(place: Path) -> CheckpointError:
-    """What is said of a checkpoint that another program writes meanwhile."""
+def changed_while_read(place: Path, replaced: str = "") -> CheckpointError:
+    """What is said of a checkpoint that another program writes meanwhile; ``replaced``: which object, if that is known."""
     return CheckpointError(
         f"'{place}' changed while it was read",
-        why="its metadata or data files are not what they were at the start",
+        why=f"'{replaced}' was replaced or removed meanwhile"
+        if replaced
+        else "its metadata or data files are not what they were at the start",
         fix="wait until whatever writes to it has ended, then run the command again",
     )
 

@@ -161,7 +161,7 @@ class Checkpoint:
         try:
             if not as_seen:
                 filesystem.forget(self.place_on_disk)
-            return self._holds_what_was_found() and self._fingerprint_now() == self.fingerprint
+            return not self.first_replaced() and self._fingerprint_now() == self.fingerprint
         except (OSError, CheckpointError):
             return False
 
@@ -184,11 +184,14 @@ class Checkpoint:
             return
         with reading(self.location.root):
             filesystem.forget(self.place_on_disk)
-            if not self._holds_what_was_found():
-                raise Replaced(str(self.location.root))
+            if replaced := self.first_replaced():
+                raise Replaced(replaced)
 
-    def _holds_what_was_found(self) -> bool:
-        return self._versions.items() <= self._versions_now().items()
+    def first_replaced(self) -> str:
+        """In a bucket, the first object that is no longer the one that was found; '' if all are."""
+        now = self._versions_now()
+        found = self._versions.items()
+        return next((str(place) for place, version in found if now.get(place) != version), "")
 
     def _versions_now(self) -> dict[str, int]:
         """The version of every object of the items, by address; nothing on a disk, where files are held open."""
