@@ -16,7 +16,7 @@ from surgery_cli.tree.paths import LeafPath
 
 
 def changed_while_read(place: Path, replaced: str = "") -> CheckpointError:
-    """What is said of a checkpoint that another program writes meanwhile; ``replaced``: which object, if that is known."""
+    """What is said of a checkpoint that another program writes meanwhile; ``replaced``: an object, if it is known."""
     return CheckpointError(
         f"'{place}' changed while it was read",
         why=f"'{replaced}' was replaced or removed meanwhile"
