@@ -85,7 +85,7 @@ class Company:
             is_unknown(f"process 0 says what became of '{destination}'")
         membership.left_by_first = (
             f"what it had built may stand beside '{destination}': {company.cleaning} removes that,"
-            " or finishes what was half in its place; what was complete stays"
+            " or finishes what was half in its place; what was complete stays, and a new start says that it exists"
         )
         try:
             agree(membership, prepared, destination, options)
