@@ -19,7 +19,14 @@ from surgery_cli.store.locate.refusals import missing
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover, bucket_leftovers
 from surgery_cli.store.write.finishing import finish
 from surgery_cli.store.write.half_replaced import half_replaced
-from surgery_cli.store.write.leftovers import Left, Leftover, drafts_of, leftovers_in, leftovers_of
+from surgery_cli.store.write.leftovers import (
+    Left,
+    Leftover,
+    drafts_of,
+    is_over,
+    leftovers_in,
+    leftovers_of,
+)
 from surgery_cli.store.write.resumable_staging import amount_of, goes_on
 from surgery_cli.store.write.staging import set_aside_of
 from surgery_cli.store.write.strays import strays
@@ -55,8 +62,7 @@ def clean(place: str, *, stale: bool = False, dry_run: bool = False) -> reports.
         state = left.state
         row = _row(left, state)
         if state is State.WHOLE:
-            is_over = stale or (left.owner is not None and left.owner.state is State.DEAD)
-            if isinstance(left, BucketLeftover) and is_over:
+            if isinstance(left, BucketLeftover) and (stale or is_over(left)):
                 finished.append(row)
                 if not dry_run:
                     finish(left)

@@ -14,12 +14,13 @@ from surgery_cli.inputs.buckets import removal
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import Lock, beside, guarded, lock_of
 from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK
-from surgery_cli.store.filesystem.processes import Owner, State
+from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.orbax.stored_values import are_same, whole_file
 from surgery_cli.store.write.aftermath import begin_anew, kept
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover, check_held, has_changed
 from surgery_cli.store.write.half_replaced import taken_by
 from surgery_cli.store.write.inventory import take_inventory
+from surgery_cli.store.write.leftovers import is_over
 from surgery_cli.store.write.many_objects import copy_below, objects_at
 from surgery_cli.store.write.replacement import Replacement
 
@@ -37,8 +38,7 @@ def finish(left: BucketLeftover) -> None:
     assert old is not None
     _check_destination(left, old)
     token = secrets.token_hex(8)
-    is_over = left.owner is not None and left.owner.state is State.DEAD
-    built = old if is_over else old.with_name(f".{destination.name}{STAGING_MARK}{token[:8]}")
+    built = old if is_over(left) else old.with_name(f".{destination.name}{STAGING_MARK}{token[:8]}")
     owner = msgspec.to_builtins(Owner.here())
     said = {"run": token, "builds": str(built), "marked": left.replaces_marked, **owner}
     lock = Lock(destination, json.dumps(said).encode())
@@ -46,7 +46,7 @@ def finish(left: BucketLeftover) -> None:
     command = f"`surgery clean {quote(str(destination))}`"
     after = f"'{destination}' is half replaced: {command} goes on with that"
     try:
-        if not is_over:
+        if built != old:  # it may wake up
             copy_below(old, built)
             take_inventory(built, _without_marks(objects_at(built)))
         lock.take_over(left.content)

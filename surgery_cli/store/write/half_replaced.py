@@ -12,7 +12,7 @@ from surgery_cli.store.filesystem.listing import STAGING_MARK, destination_of
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover, leftovers_at
 from surgery_cli.store.write.inventory import first_lost
-from surgery_cli.store.write.leftovers import Left
+from surgery_cli.store.write.leftovers import Left, is_over
 from surgery_cli.store.write.resumable_staging import goes_on
 from surgery_cli.store.write.strays import Stray
 
@@ -44,7 +44,7 @@ def _of_run(left: BucketLeftover) -> Problem:
         ways += [finished_by(destination, left), taken_by(built)]
     else:
         state = f"of that, '{lost}' is gone since, or another"
-        stale = "" if _is_over(left) else " --stale"
+        stale = "" if is_over(left) else " --stale"
         ways.append(
             f"where something whole is left of it, {taken_by(built)}; `{removal(destination)}` and `{removal(built)}`"
             f" remove both, and then `surgery clean {quote(str(destination))}{stale}` the rest"
@@ -72,15 +72,11 @@ def _without_lock(built: Path) -> Problem:
     )
 
 
-def _is_over(left: Left) -> bool:
-    return left.owner is not None and left.owner.state is State.DEAD
-
-
 def finished_by(destination: Path, left: Left | None = None) -> str:
     """What puts the new checkpoint in its place; ``left``: by a run which may not be over."""
-    is_over = left is None or _is_over(left)
-    command = f"`surgery clean {quote(str(destination))}{'' if is_over else ' --stale'}`"
-    return f"{command} puts the new one in its place{'' if is_over else ', if that run is over'}"
+    is_safe = left is None or is_over(left)
+    command = f"`surgery clean {quote(str(destination))}{'' if is_safe else ' --stale'}`"
+    return f"{command} puts the new one in its place{'' if is_safe else ', if that run is over'}"
 
 
 def taken_by(left: Path) -> str:

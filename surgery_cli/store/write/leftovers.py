@@ -45,6 +45,11 @@ class Left(Protocol):
         """
 
 
+def is_over(left: Left) -> bool:
+    """True if its writer is known to be dead: nobody wakes up and goes on with it, as one on another machine may."""
+    return left.owner is not None and left.owner.state is State.DEAD
+
+
 class Leftover(msgspec.Struct, frozen=True):
     """A staging directory, or the draft of a record, and what is known of the run that made it."""
 

@@ -16,13 +16,14 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import Lock, beside
 from surgery_cli.store.filesystem.interruptions import uninterrupted
 from surgery_cli.store.filesystem.links import Linker
-from surgery_cli.store.filesystem.processes import Owner, State
+from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.orbax.btree import MANIFEST
 from surgery_cli.store.write.aftermath import begin_anew, kept
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover
 from surgery_cli.store.write.bucket_staging import BucketStaging
 from surgery_cli.store.write.inventory import first_changed, versions_of
 from surgery_cli.store.write.journal import Head, Journal, LinesInBucket, Lost, Placed, Whole
+from surgery_cli.store.write.leftovers import is_over
 from surgery_cli.store.write.many_objects import copy_below, objects_at
 from surgery_cli.store.write.resumable_staging import being_written, can_go_on, what_is_kept
 from surgery_cli.tree.paths import LeafPath
@@ -58,7 +59,7 @@ class ResumableBucketStaging(BucketStaging):
             assert left.journal is not None
             self.journal = left.journal
             self._replaces |= left.journal.whole is not None  # it had begun to take its place
-            self._may_wake = left.owner is None or left.owner.state is not State.DEAD
+            self._may_wake = not is_over(left)
             if not self._may_wake:
                 self._beside, self._folder = BucketPath(left.built), left.folder
         owner = msgspec.to_builtins(Owner.here())
