@@ -9,7 +9,7 @@ from typing import Final, NewType
 from urllib.parse import unquote
 
 from surgery_cli.errors import CheckpointError, PlanError, SurgeryError
-from surgery_cli.inputs.buckets import SCHEMES, BucketPath
+from surgery_cli.inputs.buckets import SCHEMES, BucketPath, is_bucket_name
 
 Address = NewType("Address", str)
 """Text that names a place where files are read, with its suffixes (`@STEP`, `:ENTRY`): here, or in a bucket, and then
@@ -20,6 +20,7 @@ LocalAddress = NewType("LocalAddress", Address)
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _ONE_SLASH: Final = re.compile(r"(gs|s3):/([^/].*)", re.DOTALL | re.IGNORECASE)
+_SUFFIX: Final = re.compile("[@:]")
 _HERE: Final = ("", "localhost")
 _NAMED: Final = re.compile(r"[A-Za-z_][\w.]*=")
 _FILE_WITH_PART: Final = re.compile(
@@ -79,7 +80,7 @@ def address(text: str, *, refusal: type[SurgeryError] = PlanError) -> Address:
     ('gs://bucket/big@3', 'runs/big')
 
     Raises:
-        refusal: as ``local_address``, and where no bucket is named.
+        refusal: as ``local_address``, and where no bucket is named, or what no bucket can be called.
     """
     found = _SCHEME.match(text)
     if found is None or (scheme := found[1].lower()) not in SCHEMES:
@@ -91,6 +92,13 @@ def address(text: str, *, refusal: type[SurgeryError] = PlanError) -> Address:
             f"'{text}' names no bucket",
             why=f"the bucket's name stands after `{scheme}://`",
             fix=f"e.g. `{scheme}://BUCKET/runs/big`",
+        )
+    name = bucket if key else _SUFFIX.split(bucket, maxsplit=1)[0]  # it may itself be a run
+    if not is_bucket_name(scheme, name):
+        raise refusal(
+            f"'{text}' names no bucket: none is called '{name}'",
+            why="such names have lower-case letters, digits, '-', '_' and single dots, 3 to 63 characters",
+            fix="check its spelling, as the service's own tool lists it",
         )
     inside = posixpath.normpath(f"/{key}").lstrip("/")
     return Address(str(BucketPath(f"{scheme}://{bucket}/{inside}")))

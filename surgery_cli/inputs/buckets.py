@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Sequence
 from pathlib import Path, PosixPath
 from shlex import quote
@@ -13,6 +14,26 @@ SCHEMES: Final = ("gs", "s3")
 
 STARTS: Final = tuple(f"{scheme}://" for scheme in SCHEMES)
 _FIRST_PARTS: Final = tuple(f"{scheme}:" for scheme in SCHEMES)
+_LONGEST: Final = {"gs": 222, "s3": 255}
+_LABEL: Final = {
+    "gs": re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"),
+    "s3": re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?"),
+}
+"""What stands between the dots of a bucket's name; on `s3://` with what old buckets are called."""
+_RESERVED: Final = re.compile(r"(?:xn--|sthree-).*|.*(?:-s3alias|--ol-s3)|\d+(?:\.\d+){3}")
+
+
+def is_bucket_name(scheme: str, name: str) -> bool:
+    """True if a service lets a bucket be called so, as TensorStore's drivers see it.
+
+    >>> [is_bucket_name("gs", name) for name in ("runs-7", "Runs", "a..b", "my runs")]
+    [True, False, False, False]
+    """
+    if not 3 <= len(name) <= _LONGEST[scheme] or not (name[0] + name[-1]).isalnum():
+        return False
+    if scheme == "s3" and _RESERVED.fullmatch(name):
+        return False
+    return all(_LABEL[scheme].fullmatch(label) for label in name.split("."))
 
 
 class BucketPath(PosixPath):

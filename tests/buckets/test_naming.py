@@ -1,11 +1,14 @@
 """Wherever a command or a plan names something to read, it may lie in a bucket."""
 
+import random
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorstore as ts
 from safetensors.numpy import save_file
 
+from surgery_cli.inputs.buckets import is_bucket_name
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
 from tests.buckets.checkpoints import TREE, saved, uploaded
@@ -82,3 +85,51 @@ def test_objects_whose_names_no_path_has_are_named(
     refused = surgery(command, there, *more)
     assert refused.code == 3, refused
     assert "objects there have names that no path has" in refused.out + refused.err
+
+
+NAMES = [
+    *("a", "ab", "abc", "a" * 63, "a" * 64, "a" * 222, "a" * 255, "a" * 256, "a.b", "a..b", "a_.b"),
+    *(".".join(["a" * 63] * 3), ".".join(["a" * 55] * 4), "1.2.3.4", "1.2.3", "999.1.1.1", "xn--a"),
+    *("abc-s3alias", "-s3alias", "sthree-abc", "a--ol-s3", "goog-x", "bück", "٣٣٣", "a b", "a\\b"),
+    *("a%b", "a?b", "a#b", "a\nb", "abc\n"),
+]
+
+
+@pytest.mark.parametrize(("scheme", "driver"), [("gs", "gcs"), ("s3", "s3")])
+def test_a_bucket_is_called_as_tensorstore_s_drivers_let_it_be_called(scheme, driver):
+    draw = random.Random(scheme)
+    names = NAMES + [
+        "".join(draw.choices("aZ09-_.é ", [9, 1, 9, 1, 5, 5, 5, 1, 1], k=n % 9 + 1))
+        for n in range(2000)
+    ]
+    for name in names:
+        try:
+            ts.KvStore.Spec({"driver": driver, "bucket": name, "path": "x/"})
+            is_let = True
+        except ValueError:
+            is_let = False
+        assert is_bucket_name(scheme, name) == is_let, name
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("inspect", "{bad}/ck"),
+        ("inspect", "{bad}@3"),
+        ("diff", "{ck}", "{bad}/ck"),
+        ("rescale", "{ck}", "{bad}/new", "params", "--by", "2"),
+        ("rescale", "{ck}", "{bad}/new", "params", "--by", "2", "--dry-run"),
+        ("apply", "{ck}", "new", "{bad}/plan.yaml"),
+        ("merge", "{ck}", "{bad}/donor", "new"),
+        ("clean", "{bad}/new"),
+        ("doctor", "{bad}"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("bad", ["gs://Runs", "s3://my runs"])
+def test_what_no_bucket_is_called_is_said_at_once(surgery, tmp_path, words, bad):
+    there = str(saved(tmp_path / "ck"))
+    refused = surgery(*(word.format(bad=bad, ck=there) for word in words))
+    assert refused.code in (2, 3), refused
+    assert f"names no bucket: none is called '{bad[5:]}'" in refused.err
+    assert len(refused.err.splitlines()) == 3

@@ -90,9 +90,9 @@ def test_a_path_of_this_disk_is_never_taken_for_a_bucket(bucket, tmp_path, monke
         assert len(open_checkpoint(text).tree) == 3
     with pytest.raises(CheckpointError, match="'gs:/ck' has one slash"):
         open_checkpoint("gs:/ck")  # which is what pathlib makes of an address
-    with pytest.raises(CheckpointError, match="there is no bucket 'ck'"):
-        open_checkpoint("gs://ck")
-    assert {request.path for request in bucket.log} == {"/storage/v1/b/ck/o"}
+    with pytest.raises(CheckpointError, match="there is no bucket 'others'"):
+        open_checkpoint("gs://others")
+    assert {request.path for request in bucket.log} == {"/storage/v1/b/others/o"}
 
 
 def test_what_orbax_takes_for_unfinished_there_is_unfinished(bucket, tmp_path):
