@@ -21,6 +21,7 @@ LocalAddress = NewType("LocalAddress", Address)
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _ONE_SLASH: Final = re.compile(r"(gs|s3):/([^/].*)", re.DOTALL | re.IGNORECASE)
 _SUFFIX: Final = re.compile("[@:]")
+_NO_KEY: Final = re.compile(r"[\x00-\x1f\x7f]|^\.well-known/acme-challenge/")
 _HERE: Final = ("", "localhost")
 _NAMED: Final = re.compile(r"[A-Za-z_][\w.]*=")
 _FILE_WITH_PART: Final = re.compile(
@@ -93,15 +94,28 @@ def address(text: str, *, refusal: type[SurgeryError] = PlanError) -> Address:
             why=f"the bucket's name stands after `{scheme}://`",
             fix=f"e.g. `{scheme}://BUCKET/runs/big`",
         )
-    name = bucket if key else _SUFFIX.split(bucket, maxsplit=1)[0]  # it may itself be a run
-    if not is_bucket_name(scheme, name):
+    _check_names(
+        text, scheme, bucket if key else _SUFFIX.split(bucket, maxsplit=1)[0], key, refusal
+    )
+    inside = posixpath.normpath(f"/{key}").lstrip("/")
+    return Address(str(BucketPath(f"{scheme}://{bucket}/{inside}")))
+
+
+def _check_names(
+    text: str, scheme: str, bucket: str, key: str, refusal: type[SurgeryError]
+) -> None:
+    if not is_bucket_name(scheme, bucket):
         raise refusal(
-            f"'{text}' names no bucket: none is called '{name}'",
+            f"'{text}' names no bucket: none is called '{bucket}'",
             why="such names have lower-case letters, digits, '-', '_' and single dots, 3 to 63 characters",
             fix="check its spelling, as the service's own tool lists it",
         )
-    inside = posixpath.normpath(f"/{key}").lstrip("/")
-    return Address(str(BucketPath(f"{scheme}://{bucket}/{inside}")))
+    if scheme == "gs" and (fault := _NO_KEY.search(key)):
+        raise refusal(
+            f"'{text}' names nothing that can be read there: it has {fault[0]!r}",
+            why="TensorStore's driver for `gs://` takes no control characters, nor what the service keeps for itself",
+            fix="give it another name, with the service's own tools",
+        )
 
 
 def destination_address(text: str, *, refusal: type[SurgeryError] = PlanError) -> Address:

@@ -133,3 +133,18 @@ def test_what_no_bucket_is_called_is_said_at_once(surgery, tmp_path, words, bad)
     assert refused.code in (2, 3), refused
     assert f"names no bucket: none is called '{bad[5:]}'" in refused.err
     assert len(refused.err.splitlines()) == 3
+
+
+@pytest.mark.parametrize("key", [*map(chr, (1, 9, 10, 13, 31, 127)), ".well-known/acme-challenge/"])
+@pytest.mark.parametrize(
+    "words",
+    [("inspect", "{bad}/ck"), ("rescale", "{ck}", "{bad}", "params", "--by", "2")],
+    ids="-".join,
+)
+def test_what_no_object_is_called_is_said_at_once(surgery, tmp_path, key, words):
+    with pytest.raises(ValueError, match="Invalid GCS path"):
+        ts.KvStore.Spec({"driver": "gcs", "bucket": "bkt", "path": f"{key}x/"})
+    there = str(saved(tmp_path / "ck"))
+    refused = surgery(*(word.format(bad=f"gs://bkt/{key}x", ck=there) for word in words))
+    assert refused.code in (2, 3), refused
+    assert "names nothing that can be read there" in refused.err

@@ -9,7 +9,7 @@ from surgery_cli.cli.options.conversion import convert_directly
 from surgery_cli.errors import SurgeryError
 from tests.cli.command_lines import commands
 
-TYPED = ["", "a", "3", " 3", "-1", "1e3", "0.5", "1/3", "yes", "é", "runs/x@3", "gs://bkt/c", "AUTO"]
+TYPED = ["", "a", "3", " 3", "-1", "1e3", "0.5", "1/3", "yes", "é", "runs/x@3", "gs://bkt", "AUTO"]
 
 
 def outcome(conversion, value, parameter, context):
