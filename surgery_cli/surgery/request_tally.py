@@ -46,7 +46,7 @@ class Tally:
         """What a list of so many objects takes beside its first page."""
         self.look_at(origin, _further_pages(objects))
 
-    def list_result(self, objects: int | None = None) -> None:
+    def list_destination(self, objects: int | None = None) -> None:
         """The same at the destination, where small files are looked up before all is listed; of all that is built, if
         nothing else is said.
         """

@@ -115,7 +115,7 @@ def requests_of_run(
     for place in (one.place_on_disk for one in prepared.sources.values()):
         if filesystem.is_folder(place):  # it is listed once more, when all is read
             tally.list_source(place, sum(1 for _ in files_below(place)))
-    tally.list_result()
+    tally.list_destination()
     if isinstance(target, BucketPath) and (is_taken or not buffered):
         _add_replacing(tally, prepared, target, is_taken=is_taken)
     return tally.requests
@@ -250,7 +250,7 @@ def _add_journal(tally: Tally, prepared: Prepared, memory_bytes: int) -> None:
     entries = 3 + sum(transactions(plan, memory_bytes) for plan in prepared.plans.values())
     tally.write_beside(entries, entries * _ENTRY_BYTES + tally.built.requests * _LINE_BYTES)
     tally.other(_OTHERS_OF_JOURNAL + entries)
-    tally.list_result()
+    tally.list_destination()
 
 
 def _add_replacing(tally: Tally, prepared: Prepared, target: Path, *, is_taken: bool) -> None:
@@ -265,11 +265,11 @@ def _add_replacing(tally: Tally, prepared: Prepared, target: Path, *, is_taken: 
             items, arrays = _folders_named_alike(prepared)
             gone = sum(folders[0] not in items and arrays.isdisjoint(folders) for folders in below)
             for _ in range(2):  # before anything is written, and when it is replaced
-                tally.list_result(len(below))
-    tally.list_result()
+                tally.list_destination(len(below))
+    tally.list_destination()
     tally.replace(gone)
     if is_taken:  # which objects those are is written down before
-        tally.list_result()
+        tally.list_destination()
         tally.write_beside(1, tally.built.requests * _LINE_BYTES)
         tally.other(1)
 

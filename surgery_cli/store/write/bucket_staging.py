@@ -275,8 +275,8 @@ class BucketStaging:
 
     def _how_to_mend(self, *, is_known: bool) -> str:
         """``is_known``: of the old one, something has gone."""
-        else_ = "" if is_known else ", or removes it where the old one still is whole"
-        return f"{finished_by(self.destination)}{else_}; or {taken_by(self._beside)}"
+        where_whole = "" if is_known else ", or removes it where the old one still is whole"
+        return f"{finished_by(self.destination)}{where_whole}; or {taken_by(self._beside)}"
 
     def _mark(self, place: Path) -> None:
         try:
