@@ -472,3 +472,30 @@ def test_a_file_that_vanishes_while_it_is_sealed_is_named(flat, monkeypatch, mom
     (problem,) = caught.value.problems
     assert problem.what.startswith(f"'{lost}' is gone") or str(lost) in problem.what
     assert not flat.with_name(f"{flat.name}.surgery.json").exists()
+
+
+@pytest.mark.parametrize("use_ocdbt", [True, False])
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"op": "rescale", "at": "v", "by": 2},
+        {"op": "rename", "at": "w", "to": "u"},
+        {"op": "concat", "at": ["v", "w"], "to": "c", "axis": 0},
+        {"op": "unstack", "at": "w", "to": "w_{0..3}"},
+    ],
+    ids=lambda edit: edit["op"],
+)
+def test_what_is_damaged_in_the_source_is_said_of_the_source(tmp_path, use_ocdbt, edit):
+    """Of what is taken as it is stored nothing was read before it is sealed."""
+    source = tmp_path / "ck"
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=use_ocdbt)) as checkpointer:
+        w, v = np.random.default_rng(0).standard_normal((2, 4, 999))
+        checkpointer.save(source, {"w": w, "v": v})
+    files = [f for f in source.rglob("*") if f.is_file() and "v" not in f.parent.name]
+    values = max(files, key=lambda file: file.stat().st_size)
+    values.write_bytes(bytes(40) + values.read_bytes()[40:])
+    with pytest.raises(CheckpointError) as caught:
+        apply(source, tmp_path / "new", edit, seal=True)
+    assert caught.value.exit_code == 3
+    assert f"in '{source}'" in caught.value.problems[0].what
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["ck"]

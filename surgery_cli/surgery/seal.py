@@ -29,9 +29,11 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import reads
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.aftermath import begin_anew
+from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.seal_digests import (
     FileHashes,
     LeafDigests,
+    check_readable,
     digested_leaves,
     hashed_files,
     planned,
@@ -170,7 +172,7 @@ def sealed_record(
 
 
 def seal_written(
-    source: Checkpoint,
+    prepared: Prepared,
     written: Checkpoint,
     record: Record,
     read_back: Sequence[LeafPath],
@@ -185,7 +187,7 @@ def seal_written(
     that the result is whole, once it is, and what they hold.
 
     Raises:
-        CheckpointError: a leaf or file that was taken over unchanged is not what its digest on record says.
+        CheckpointError: a leaf or file that was taken over unchanged is not what its digest on record says, or damaged.
     """
     place, target = recorded_place(written), record_path(written)
     files = files_of(place, target)
@@ -195,12 +197,18 @@ def seal_written(
     count = sum(written.tree[path].bytes for path in rest)
     meter = Meter(listener, "sealing", count + size)
     looks = planned(written, record.digests, memory_bytes, lambda _: None, rest)
-    leaves = digested_leaves(written, looks, meter)
+    try:
+        leaves = digested_leaves(written, looks, meter)
+    except CheckpointError as error:
+        for path in rest:
+            if str(path) == error.problems[0].path:
+                check_readable(prepared, path, memory_bytes)
+        raise
     changed = _changed(record, leaves.digests, {})
     if changed:
         raise _does_not_hold(written, changed, source=record.source)
     hashes = hashed_files(files, meter)
-    check_taken_files(source, hashes.digests)
+    check_taken_files(prepared.checkpoint, hashes.digests)
     for file, content in to_come.items():
         if file.is_relative_to(place):
             digest = hashlib.sha256(content).hexdigest()

@@ -7,6 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
+from surgery_cli.draft.expression import stored_in
 from surgery_cli.engine.bounded_reads import Reading
 from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.digests import LeafDigest, digest_and_blocks, digest_reading
@@ -18,6 +21,7 @@ from surgery_cli.proof.surgery_json import FileBlocks
 from surgery_cli.script.user_code import Say
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.look_memory import Look, Looks, planned_looks
+from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.tree.paths import LeafPath
 
 
@@ -68,11 +72,21 @@ def planned(
 
 
 def digested_leaves(checkpoint: Checkpoint, recorded: Recorded, meter: Meter) -> LeafDigests:
-    """Read leaves, several at once."""
+    """Read leaves, several at once.
+
+    Raises:
+        CheckpointError: one of them cannot be read; its problems have its path.
+    """
     tree, (looks, grids) = checkpoint.tree, recorded
 
     def digest_of(path: LeafPath) -> tuple[LeafDigest, tuple[bytes, ...]]:
-        return digest_and_blocks(checkpoint, path, tree[path], looks.readings[path], grids[path])
+        try:
+            return digest_and_blocks(
+                checkpoint, path, tree[path], looks.readings[path], grids[path]
+            )
+        except CheckpointError as error:
+            error.problems = tuple(replace(p, path=str(path)) for p in error.problems)
+            raise
 
     found = LeafDigests({}, {})
     every = in_order(digest_of, looks.costs, looks.limit_bytes)
@@ -83,6 +97,19 @@ def digested_leaves(checkpoint: Checkpoint, recorded: Recorded, meter: Meter) ->
             found.blocks[key] = b"".join(blocks).hex()
         meter.advance(tree[path].bytes, str(path))
     return found
+
+
+def check_readable(prepared: Prepared, path: LeafPath, memory_bytes: int) -> None:
+    """Read what a leaf of a result takes as it is stored, where that stands in the sources.
+
+    Raises:
+        CheckpointError: it cannot be read there either.
+    """
+    for stored in stored_in(prepared.draft.leaves[path].recipe):
+        source = prepared.sources[stored.ref.source]
+        if isinstance(source, Checkpoint):
+            reading = digest_reading(stored.spec, memory_bytes)
+            digest_and_blocks(source, stored.ref.path, stored.spec, reading)
 
 
 def hashed_files(files: Mapping[str, Path], meter: Meter) -> FileHashes:

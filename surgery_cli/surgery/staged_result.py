@@ -194,7 +194,7 @@ def _sealed(
     from surgery_cli.surgery.seal import seal_written
 
     record, count = seal_written(
-        run.prepared.checkpoint,
+        run.prepared,
         written,
         record,
         read_back,
