@@ -250,12 +250,13 @@ def intersect(state: State, edit: Fields, world: World, words: Words) -> None:
     selected = select(
         state, edit, skips_empties=False, names_twins=True, everything=not edit.get("at")
     )
-    known = {path[:n] for path in world.stored for n in range(len(path) + 1)}
-    texts = {printed(path) for path in world.stored}
+    donor = world.tree_of(edit["with"], "")  # of one item alone, the source has no name in front
+    known = {path[:n] for path in donor for n in range(len(path) + 1)}
+    texts = {printed(path) for path in donor}
     gone = set()
     for path in selected:
         if path in known:
-            if path not in world.stored and not state.leaves[path].is_empty:
+            if path not in donor and not state.leaves[path].is_empty:
                 raise Refused(2, f"'{printed(path)}' is a node there")
         elif printed(path) in texts:
             state.may[2] = "a path that prints alike"
