@@ -174,13 +174,16 @@ def check_there(prepared: Prepared) -> None:
                 )
 
 
-def check_unchanged(prepared: Prepared) -> None:
-    """The source and every donor, as they were looked at, and every function of the user's must be what they were when
-    the draft was made.
+def check_unchanged(prepared: Prepared, *, as_seen: bool = False) -> None:
+    """The source and every donor, and every function of the user's, must be what they were when the draft was made.
+
+    ``as_seen``: since the last byte of them was read, ``look_anew`` was called.
 
     Raises:
         CheckpointError: one of them is gone, or has changed.
     """
+    if not as_seen:
+        look_anew(prepared)
     check_there(prepared)
     prepared.functions.check_unchanged()
     for source in prepared.sources.values():

@@ -150,7 +150,7 @@ def _proved(
     """What was written, as opened, held against the draft; and the sources against what they were."""
     draft, company, journal = run.prepared.draft, run.company, staging.journal
     with withdrawing(journal, SurgeryError):
-        check_unchanged(run.prepared)
+        check_unchanged(run.prepared, as_seen=True)
     if company is not None:
         company.merged()
     staging.is_built()

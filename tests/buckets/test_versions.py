@@ -1,5 +1,6 @@
 """Nothing is read of an object that came into the place of the one that was found."""
 
+import shutil
 from urllib.parse import unquote
 
 import numpy as np
@@ -84,3 +85,54 @@ def test_the_command_says_so_and_exits_with_3(service, tmp_path, surgery):
         "  it was replaced or removed while it was read",
         "  wait until whatever writes to it has ended, then run the command again",
     ]
+
+
+OTHER = {"params": {"w": -LARGE["params"]["w"]}}
+READING = {
+    "assert": ("assert", "{there}", "params", "--finite"),
+    "assert equal": ("assert", "{there}", "params", "--equal-in", "{here}"),
+    "check": ("check", "{there}", "policy.yaml"),
+    "diff": ("diff", "{there}", "{here}"),
+    "derive": ("derive", "{there}", "{here}"),
+    "digests": ("inspect", "{there}", "--digests"),
+    "stats": ("inspect", "{there}", "--stats"),
+    "only bad": ("inspect", "{there}", "--only", "bad"),
+    "verify": ("verify", "{there}"),
+    "verify like": ("verify", "{there}", "--like-manifest", "manifest.json"),
+    "export": ("export", "{there}", "new.safetensors", "--to", "safetensors"),
+    "seal": ("seal", "{there}", "--to", "sealed.json"),
+    "an edit": ("rescale", "{there}", "new", "params", "--by", "2"),
+    "as donor": ("add-scaled", "{here}", "new", "params", "--with", "{there}", "--scale", "1"),
+    "reshard": ("reshard", "{there}", "new", "--chunk-bytes", "64KiB"),
+    "compact": ("compact", "{there}", "new"),
+}
+MADE = {"new", "new.safetensors", "sealed.json"}
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("command", READING)
+def test_no_command_ends_well_over_what_was_replaced_meanwhile(
+    bucket, tmp_path, monkeypatch, surgery, layout, command
+):
+    """What another program puts in the place of the values right before they are read is not what was opened."""
+    monkeypatch.chdir(tmp_path)
+    here = saved(tmp_path / "ck", LARGE, **layout)
+    there = uploaded(bucket, here, f"{bucket.root}/ck")
+    (tmp_path / "policy.yaml").write_text("rules:\n- {id: finite, at: params, finite: true}\n")
+    assert surgery("seal", here, "--to", "manifest.json").code == 0
+    saved(tmp_path / "other", OTHER, **layout)
+    words = [word.format(here=here, there=there) for word in READING[command]]
+    assert surgery(*words).code in (0, 1), surgery(*words)
+    before = {path.name for path in tmp_path.iterdir()}
+    for made in before & MADE:
+        place = tmp_path / made
+        shutil.rmtree(place) if place.is_dir() else place.unlink()
+    data = max(bucket.names("ck/"), key=lambda name: len(bucket.content(name)))
+    files = (file for file in (tmp_path / "other").rglob("*") if file.is_file())
+    largest = max(files, key=lambda file: file.stat().st_size)
+    replaced_at_the_first_read(bucket, data, largest.read_bytes())
+    done = surgery(*words)
+    assert done.code in (3, 4), done
+    assert "changed while it was " in done.err, done
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(before - MADE)
