@@ -1,5 +1,6 @@
 """A run to a bucket that was begun with `--resume` goes on from where it was cut short."""
 
+import itertools
 import json
 import re
 
@@ -314,6 +315,30 @@ def test_what_was_killed_when_all_but_its_lock_was_done_is_called_done(
         assert json.loads(again["said"])["is_repeated"]
         check(service, tmp_path / str(moment))
     assert moment < moments[0]  # there were such moments
+
+
+@pytest.mark.sampled(2)
+@in_both_layouts
+def test_killed_as_it_cleans_up_after_what_was_done_it_is_called_done(
+    run, service, source, tmp_path
+):
+    """Whoever removes what a run has left that was done takes its lock before: the mark is a copy of the older one."""
+    before = service.names()
+    counted = run(*command(source, service), cut=["request+", 10**6, "SIGKILL"])["counted"]
+    for moment in itertools.count(1):
+        for name in set(service.names()) - set(before):
+            service.remove(name)
+        killed = run(*command(source, service), cut=["request+", counted - 4, "SIGKILL"])
+        assert killed["code"] == -9
+        assert {f"new/{MARK}", LOCK} <= set(service.names())
+        again = run(*command(source, service), cut=["request+", moment, "SIGKILL"])
+        last = run(*command(source, service, "--json"))
+        assert last["code"] == 0, last["said"]
+        assert json.loads(last["said"])["is_repeated"]
+        check(service, tmp_path / str(moment))
+        if again["code"] == 0:
+            break
+    assert moment > 2
 
 
 @pytest.mark.parametrize("resume", [True, False])

@@ -87,7 +87,8 @@ class BucketLeftover:
             WriteError: it cannot be removed, or another run has taken the lock meanwhile.
         """
         said = said_in(self.content, dict[str, Any]) or {}
-        own = {**said, "run": secrets.token_hex(8), **msgspec.to_builtins(Owner.here())}
+        own = {"removes": said.get("run", ""), **said, "run": secrets.token_hex(8)}
+        own |= msgspec.to_builtins(Owner.here())
         lock = Lock(self.destination, json.dumps(own).encode())
         try:
             lock.take_over(self.content)

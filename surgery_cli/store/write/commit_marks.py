@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from surgery_cli.errors import SurgeryError
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.bucket_locks import said_in
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.listing import COMMIT_MARK
 from surgery_cli.store.locate.location import locate
@@ -48,10 +51,21 @@ def mark_of(place: Path) -> Path | None:
     return (location.step_directory or place) / COMMIT_MARK
 
 
+class _Run(msgspec.Struct):
+    """What a lock says, or the mark that is a copy of one: whose it is, or what is left of whom its owner removes."""
+
+    run: str
+    removes: str = ""
+
+
 def is_marked(destination: Path, lock: bytes) -> bool:
-    """True if the run with this lock has come to its end: its mark is a copy of it."""
+    """True if the run with this lock has come to its end, or the one whose leftovers it removes: its mark says so."""
     mark = mark_of(destination)
-    return mark is not None and filesystem.read_if_any(mark) == lock
+    content = None if mark is None else filesystem.read_if_any(mark)
+    if content is None or content == lock:
+        return content is not None
+    marked, locked = said_in(content, _Run), said_in(lock, _Run)
+    return marked is not None and locked is not None and marked.run == locked.removes
 
 
 def companion_of(destination: Path) -> Path:
