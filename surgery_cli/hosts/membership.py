@@ -170,7 +170,7 @@ class Membership:
 
     def fail(self, error: BaseException) -> None:
         """Tell all others that this process cannot go on, and why; if one of them has said so before, that counts."""
-        if self._has_told or self._is_settled:
+        if self._has_told:
             return
         if not self.is_first:  # it may have stood still, and fail as what was built is gone since
             try:
@@ -208,6 +208,7 @@ class Membership:
 
     def finish(self) -> None:
         """In process 0: the result stands, whether or not the others hear of it; they may leave."""
+        self._has_told = True
         with contextlib.suppress(RuntimeError):
             self._board.put("end/done", b"")
 
@@ -274,8 +275,7 @@ class Membership:
         self._is_alone = True
         if self.is_first:
             self._board.close()  # should it be stopped, nobody waits for its answers any more
-        problems = NO_KEEPER if self.is_first else ()
-        self._end_with(Failure(0, self.host_of(0), GONE, problems))
+        self._end_with(Failure(0, self.host_of(0), GONE, NO_KEEPER if self.is_first else ()))
 
     def _end_with(self, failure: Failure) -> None:
         if self._is_settled or self._is_ending:

@@ -4,6 +4,7 @@ import json
 import random
 import signal
 import time
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -89,3 +90,26 @@ def test_a_process_that_dies_leaves_nothing_that_is_taken_for_whole(bucket, ther
     assert not names(bucket)
     surgery.apply(there, "gs://bkt/new", plan(CAST))
     assert restored("gs://bkt/new")["params"]["Dense_0"]["kernel"].dtype == np.dtype("bfloat16")
+
+
+@pytest.mark.parametrize("moment", ["surgery.json", "_METADATA", "manifest.ocdbt"])
+def test_who_is_asked_to_end_when_the_others_have_done_their_part_says_so(bucket, there, moment):
+    """They wait for the result then: it is not that process 0 gives no sign of life."""
+    processes = []
+
+    def strike(request):
+        target = unquote(request.path + request.query.get("name", ""))
+        if request.kind != "read" and target.endswith(f"new/{moment}"):
+            bucket.before = lambda _: None
+            processes[0].end(0, signal.SIGTERM)
+
+    bucket.before = strike
+    words = ("cast", there, "gs://bkt/new", "params", "--to", "bfloat16")
+    processes.append(Processes(2, *words, environment=bucket.environment))
+    first, second = processes[0].ended()
+    bucket.settle()
+    assert (first.code, second.code) == (143, 143), (first, second)
+    assert "nothing was left behind" in first.err
+    assert "it was asked to end" in second.err
+    assert "no sign of life" not in second.err
+    assert not names(bucket)
