@@ -10,8 +10,8 @@ _KEPT = {
     "living": "is being written",
     "elsewhere": "of a run on another machine, or before this one was started",
     "unknown": "of a run that did not say which it is",
-    "lost": "not whole any more, of a run that was killed while it replaced what stood there",
-    "whole": "whole, of a run that was killed while it replaced what stood there",
+    "lost": "not whole any more, of a run that had begun to replace what stood there",
+    "whole": "whole, of a run that has begun to replace what stood there, and may still do so",
 }
 
 
