@@ -58,6 +58,12 @@ def layout_reads(
         shardings = _derived({path: tree[path] for path in chosen}, hosts)
     meshes = Counter(one.mesh for one in shardings.values())
     if not meshes:
+        if not any(is_spread(tree[path]) for path in chosen):
+            raise PlanError(
+                "none of the leaves is an array of JAX, and no other is split over devices",
+                why="of NumPy's arrays every host reads all, unless the target of its restore says otherwise",
+                fix="ask of a checkpoint that holds arrays of JAX",
+            )
         raise PlanError(
             "nothing says for how many hosts",
             why="the checkpoint was saved from one device, and no mesh is given",

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -117,6 +118,15 @@ def test_what_is_read_for_nothing_is_named_and_ends_with_reshard(
     assert new.unused_bytes == 0
     assert (new.worst[0].path, new.worst[0].partition) == ("params/replicated", "None")
     assert new.again_bytes == sum(leaf.again_bytes for leaf in new.worst)
+
+
+@pytest.mark.parametrize("hosts", [None, 1, 4])
+def test_of_arrays_of_numpy_no_mesh_is_asked_for(tmp_path: Path, hosts: int | None) -> None:
+    """Whatever is added, it would be refused again."""
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "ck", {"w": np.ones((8, 8), np.float32)})
+    with pytest.raises(PlanError, match="none of the leaves is an array of JAX"):
+        surgery.inspect(str(tmp_path / "ck"), layout=Reshard(), hosts=hosts)
 
 
 def test_hosts_must_share_a_mesh_that_somebody_names(checkpoints: list[dict[str, Any]]) -> None:
