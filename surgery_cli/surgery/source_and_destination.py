@@ -126,7 +126,7 @@ def path_of(destination: str) -> Path:
         raise DestinationError(
             f"'{destination}' is a whole bucket",
             why="a result has a name of its own in one",
-            fix=f"e.g. `{path / 'runs/new'}`",
+            fix=f"e.g. `{path.scheme}://{path.bucket.partition('@')[0]}/runs/new`",
         )
     refuse_step_of_run(destination)
     filesystem.forget(path)

@@ -291,8 +291,10 @@ def test_what_a_killed_run_left_is_named_with_the_command_that_removes_it(bucket
     with pytest.raises(DestinationError) as refused:
         surgery.apply(there, "gs://bkt/new", RESCALED, options=Options(force=True))
     assert "remove it first: `gcloud storage rm -r gs://bkt/new`" in refused.value.problems[0].fix
-    with pytest.raises(DestinationError, match="is a whole bucket"):
-        surgery.apply(there, "gs://bkt", RESCALED)
+    for whole in ("gs://bkt", "gs://bkt@3"):
+        with pytest.raises(DestinationError, match="is a whole bucket") as refused:
+            surgery.apply(there, whole, RESCALED)
+        assert refused.value.problems[0].fix == "e.g. `gs://bkt/runs/new`"
 
 
 def test_a_sealed_result_agrees_with_its_seal_mark_and_all(bucket, tmp_path):
