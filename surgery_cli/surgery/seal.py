@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET
@@ -29,7 +30,6 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import reads
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.aftermath import begin_anew
-from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.seal_digests import (
     FileHashes,
     LeafDigests,
@@ -41,6 +41,9 @@ from surgery_cli.surgery.seal_digests import (
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Consequence, Note
 from surgery_cli.words.pages import DocsPage
+
+if TYPE_CHECKING:
+    from surgery_cli.surgery.preparation import Prepared
 
 _Stamp = tuple[int, int, int]
 """Of a file: its inode, size and time of change."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -21,8 +21,10 @@ from surgery_cli.proof.surgery_json import FileBlocks
 from surgery_cli.script.user_code import Say
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.look_memory import Look, Looks, planned_looks
-from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.tree.paths import LeafPath
+
+if TYPE_CHECKING:
+    from surgery_cli.surgery.preparation import Prepared
 
 
 class LeafDigests(NamedTuple):

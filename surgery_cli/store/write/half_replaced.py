@@ -49,10 +49,10 @@ def _of_run(left: BucketLeftover) -> Problem:
             f"where something whole is left of it, {taken_by(built)}; `{removal(destination)}` and `{removal(built)}`"
             f" remove both, and then `surgery clean {quote(str(destination))}{stale}` the rest"
         )
-    began = "was killed as it began" if is_over(left) else "has begun, and may still be at work,"
+    puts = "was killed while it put" if is_over(left) else "that may still be at work puts"
     return Problem(
         f"'{destination}' is half replaced: what stands there may be of two checkpoints",
-        why=f"a run with `--force` {began} to put the new one there; {state}",
+        why=f"a run with `--force` {puts} the new one there; {state}",
         fix="; or ".join(ways),
         path=str(destination),
     )
