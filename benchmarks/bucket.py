@@ -5,6 +5,7 @@
 
 import base64
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ HERE = Path(__file__).resolve().parent
 LATENCY = 0.02
 BUCKET = "bench"
 MARK = "commit_success.txt"
+# else each upload is kept in pages that the system has to clear first: that would be what is measured
+_KEEPS_ITS_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 40), "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 
 
 class Bucket:
@@ -22,7 +25,12 @@ class Bucket:
     def __enter__(self) -> Self:
         command = [sys.executable, __file__]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=HERE.parent
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=HERE.parent,
+            env={**os.environ, **_KEEPS_ITS_MEMORY},
         )
         self.environment: dict[str, str] = self._answer()
         return self

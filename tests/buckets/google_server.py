@@ -261,7 +261,7 @@ class GoogleServer(Server):
         if start >= size:
             return 416, {"Content-Range": f"bytes */{size}"}, b""
         head["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
-        return 206, head, found.data[start:stop]
+        return 206, head, memoryview(found.data)[start:stop]
 
 
 def _json(document):

@@ -17,6 +17,9 @@ from surgery_cli.store.filesystem.background import IN_BACKGROUND
 PATIENCE_SECONDS = 120
 """A limit of waiting for what comes at once, but on a machine that does much else."""
 
+_PIECE = 1 << 20
+"""So much of a body goes and comes at once, in bytes."""
+
 
 @dataclass
 class Request:
@@ -218,7 +221,11 @@ class Server(ABC):
                 await reader.readline()
             await reader.readline()
         elif "content-length" in headers:
-            body = await reader.readexactly(int(headers["content-length"]))
+            left, pieces = int(headers["content-length"]), []
+            while left:
+                pieces.append(await reader.readexactly(min(left, _PIECE)))
+                left -= len(pieces[-1])
+            body = b"".join(pieces)
         path, _, query = target.partition("?")
         asked = dict(parse_qsl(query, keep_blank_values=True))
         request = Request(method, path, asked, headers, body, target=target)
@@ -239,7 +246,7 @@ class Server(ABC):
         if fault.isdigit():
             request.status = int(fault)
             said = {"401": "Anonymous caller has no access"}.get(fault, "injected")
-            self._send(writer, request, self.refusal(int(fault), said))
+            await self._send(writer, request, self.refusal(int(fault), said))
             return True
         if fault == "reset":
             request.status = "reset"
@@ -251,8 +258,7 @@ class Server(ABC):
             request.status = f"lost({answer[0]})"
             return self._reset(writer)
         is_cut = fault == "cut" and len(answer[2]) > 10
-        self._send(writer, request, answer, is_cut=is_cut)
-        await writer.drain()
+        await self._send(writer, request, answer, is_cut=is_cut)
         return not is_cut
 
     def _reset(self, writer):
@@ -261,7 +267,7 @@ class Server(ABC):
         writer.transport.abort()
         return False
 
-    def _send(self, writer, request, answer, *, is_cut=False):
+    async def _send(self, writer, request, answer, *, is_cut=False):
         status, headers, body = answer
         if status not in (204, 304):
             headers = {"Content-Length": len(body), **headers}
@@ -269,4 +275,7 @@ class Server(ABC):
         writer.write(f"HTTP/1.1 {status} X\r\n{head}\r\n".encode())
         sent = b"" if request.method == "HEAD" else body[: len(body) // 2] if is_cut else body
         request.sent = len(sent)
-        writer.write(sent)
+        # what the socket does not take at once is copied, and moved with each piece that goes: so no more than a piece
+        for at in range(0, len(sent), _PIECE):
+            writer.write(memoryview(sent)[at : at + _PIECE])
+            await writer.drain()
