@@ -15,6 +15,7 @@ from surgery_cli.compute import random
 from surgery_cli.compute.devices import partition_for
 from surgery_cli.compute.host import is_narrow, rounded, widest
 from surgery_cli.draft.kernel import Place
+from surgery_cli.tree.dtypes import Rounding
 from surgery_cli.tree.specs import LeafSpec
 
 
@@ -58,6 +59,9 @@ class JaxKit:
     def cast(self, leaf: Any, dtype: str) -> Any:
         with self._settings():
             return rounded(jnp, leaf, dtype)
+
+    def rounds_alike(self, rounding: Rounding) -> bool:
+        return False  # what is computed there is computed there
 
     def add_scaled(self, total: Any, block: Any, factor: float) -> Any:
         with self._settings():

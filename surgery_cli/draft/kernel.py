@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
 
-from surgery_cli.tree.dtypes import is_complex
+from surgery_cli.tree.dtypes import Rounding, is_complex
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 
@@ -79,6 +79,9 @@ class Kit(Protocol):
 
     def cast(self, leaf: Any, dtype: str) -> Any:
         """Convert to ``dtype`` by name, rounding to nearest even, once."""
+
+    def rounds_alike(self, rounding: Rounding) -> bool:
+        """True if TensorStore, which decodes, makes the very same of a number as ``cast``, wherever that is finite."""
 
     def add_scaled(self, total: Any, block: Any, factor: float) -> Any:
         """``total + factor * block`` in float64 or complex128; without a ``total`` (None), it begins one.
@@ -163,6 +166,10 @@ class Kernel(msgspec.Struct, frozen=True, tag_field="kernel", omit_defaults=True
 
     def is_identity(self, inputs: Sequence[LeafSpec], output: LeafSpec) -> bool:
         """True if the values of the first input, as they are stored, are the output."""
+        return False
+
+    def is_rounding(self, inputs: Sequence[LeafSpec], output: LeafSpec) -> bool:
+        """True if the output is the one input, each element rounded to its dtype, wherever all of it is finite."""
         return False
 
     def after(self, inner: Kernel) -> Kernel | None:

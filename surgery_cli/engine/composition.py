@@ -13,7 +13,7 @@ from surgery_cli.draft.expression import Made, Recipe, Stored, is_computed, once
 from surgery_cli.draft.kernel import Window
 from surgery_cli.draft.reads import reads
 from surgery_cli.engine.grid import BLOCK_BYTES, block_bytes, tiles
-from surgery_cli.tree.dtypes import item_bytes
+from surgery_cli.tree.dtypes import Rounding, item_bytes
 from surgery_cli.tree.specs import LeafKind
 
 MOST_KEPT: Final = 3
@@ -45,6 +45,13 @@ class Measured(NamedTuple):
     is_whole: bool
     parts: frozenset[int]
     again: frozenset[int]
+
+
+class Rounded(NamedTuple):
+    """A stored leaf in another dtype."""
+
+    stored: Stored
+    rounding: Rounding
 
 
 def room_for_parts(memory_bytes: int, largest: int) -> int:
@@ -80,6 +87,17 @@ class Composition:
         if self.recipe.spec.kind is LeafKind.STRING or any(one.is_whole for one in self.kernels):
             return True
         return any(measured.is_whole for measured in self.measured)
+
+    @property
+    def rounded(self) -> Rounded | None:
+        """The stored leaf of which this is nothing but each element rounded; None for all else."""
+        recipe = self.recipe
+        if not isinstance(recipe, Made) or len(recipe.inputs) != 1:
+            return None
+        (stored,), spec = recipe.inputs, recipe.spec
+        if not isinstance(stored, Stored) or not recipe.kernel.is_rounding([stored.spec], spec):
+            return None
+        return Rounded(stored, Rounding(stored.spec.dtype, spec.dtype))
 
     @property
     def is_divisible(self) -> bool:

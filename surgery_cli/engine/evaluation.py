@@ -158,6 +158,8 @@ class Evaluation:
         They are computed tile by tile, so that temporaries stay small and in the processor's cache.
         """
         of = self.composition if recipe is self.recipe else Composition(recipe, self._memory_bytes)
+        if (rounded := self.stored.rounded(of, window, held, self._kit)) is not None:
+            return rounded
         is_streamed = of.is_streamed
         parts = list(self._tiles(window, is_whole=not (of.is_divisible or is_streamed)))
         if len(passes := of.passes(window)) > 1:

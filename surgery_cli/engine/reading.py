@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from surgery_cli.draft.kernel import Window
 from surgery_cli.engine.grid import relative, window_shape
+from surgery_cli.tree.dtypes import Rounding, item_bytes
 from surgery_cli.tree.paths import LeafPath
 
 Values = np.ndarray[Any, Any]
@@ -19,6 +20,14 @@ class Readable(Protocol):
     """A source whose leaves can be read."""
 
     def read(self, path: LeafPath, window: Window | None = None) -> Any: ...
+
+
+@runtime_checkable
+class RoundsAsItDecodes(Protocol):
+    """A source of which some leaves can be had in another dtype, without the values as they are stored in memory."""
+
+    def read_rounded(self, path: LeafPath, window: Window, rounding: Rounding) -> Any:
+        """A block of a leaf, each element rounded by what decodes it; None where that cannot be."""
 
 
 class CountedSource:
@@ -31,9 +40,21 @@ class CountedSource:
 
     def read(self, path: LeafPath, window: Window | None = None) -> Any:
         value = self._source.read(path, window)
-        with self._lock:
-            self.read_bytes += getattr(value, "nbytes", 0)
+        self._count(getattr(value, "nbytes", 0))
         return value
+
+    def read_rounded(self, path: LeafPath, window: Window, rounding: Rounding) -> Any:
+        """See ``RoundsAsItDecodes``; what is stored counts."""
+        if not isinstance(self._source, RoundsAsItDecodes):
+            return None
+        value = self._source.read_rounded(path, window, rounding)
+        if value is not None:
+            self._count(value.size * item_bytes(rounding.stored))
+        return value
+
+    def _count(self, read_bytes: int) -> None:
+        with self._lock:
+            self.read_bytes += read_bytes
 
 
 def read_values(source: Readable, path: LeafPath, window: Window | None = None) -> Values:

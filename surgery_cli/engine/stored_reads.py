@@ -6,12 +6,14 @@ import threading
 from collections.abc import Mapping
 
 from surgery_cli.draft.expression import Recipe, Stored
-from surgery_cli.draft.kernel import Window
+from surgery_cli.draft.kernel import Kit, Window
 from surgery_cli.draft.reads import reads
+from surgery_cli.engine.composition import Composition
+from surgery_cli.engine.finite import all_finite
 from surgery_cli.engine.freed_memory import HEAP
 from surgery_cli.engine.grid import block_bytes, relative
 from surgery_cli.engine.held import Band, Held
-from surgery_cli.engine.reading import Readable, Values, read_values
+from surgery_cli.engine.reading import Readable, RoundsAsItDecodes, Values, read_values
 from surgery_cli.store.orbax.chunk_keeper import keeping_no_chunks
 
 
@@ -53,6 +55,22 @@ class StoredReads:
     def let_go(self) -> None:
         """No more blocks are asked for."""
         self._kept = None
+
+    def rounded(self, of: Composition, window: Window, held: Held, kit: Kit) -> Values | None:
+        """A block of a leaf in another dtype, rounded as it is decoded: what is stored is never all in memory.
+
+        None for all else, and where the kernel has to see the values as they are stored.
+        """
+        if of.rounded is None or not kit.rounds_alike(of.rounded.rounding):
+            return None
+        stored, rounding = of.rounded
+        source = self._sources[stored.ref.source]
+        is_held = self._kept is not None or id(stored) in held.stored
+        if is_held or not isinstance(source, RoundsAsItDecodes):
+            return None
+        HEAP.make_room_for_one(block_bytes(stored.spec, window))
+        values: Values | None = source.read_rounded(stored.ref.path, window, rounding)
+        return values if values is not None and all_finite(values) else None
 
     def read(self, part: Stored, window: Window) -> Values:
         source, path = self._sources[part.ref.source], part.ref.path

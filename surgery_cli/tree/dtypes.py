@@ -31,6 +31,13 @@ class Float(NamedTuple):
         return math.ldexp(1.0, -1 - self.fraction_bits)
 
 
+class Rounding(NamedTuple):
+    """To nearest even, from the dtype in which values are stored to another one; both by their names."""
+
+    stored: str
+    to: str
+
+
 FLOATS: Final = {
     "float64": Float(8, 52, -1022, 1.7976931348623157e308),
     "float32": Float(4, 23, -126, 3.4028234663852886e38),

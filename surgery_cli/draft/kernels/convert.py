@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from surgery_cli.draft.expression import Recipe, made
@@ -15,6 +16,7 @@ from surgery_cli.tree.dtypes import (
     family,
     integer_range,
     is_finite_only,
+    is_floating,
     is_integer,
     part_of,
 )
@@ -37,6 +39,18 @@ class Convert(Kernel, frozen=True, tag="convert"):
     def is_identity(self, inputs: Sequence[LeafSpec], output: LeafSpec) -> bool:
         return inputs[0].dtype == output.dtype
 
+    def is_rounding(self, inputs: Sequence[LeafSpec], output: LeafSpec) -> bool:
+        is_elementwise = is_floating(output.dtype) and inputs[0].shape == output.shape
+        return is_elementwise and self._least_lost(inputs[0], output) is None
+
+    def _least_lost(self, old: LeafSpec, new: LeafSpec) -> float | None:
+        """The smallest number that must not become 0; None if none of them can, or they may."""
+        if self.keeps_zeros or is_integer(new.dtype):
+            return None
+        part, to = (COMPLEX_PARTS.get(dtype, dtype) for dtype in (old.dtype, new.dtype))
+        least = LEAST_COUNTED.get(part, 0.0)
+        return least if least < LEAST_COUNTED.get(to, 1.0) else None
+
     def compute(self, blocks: Sequence[Any], kit: Kit, at: Place) -> Any:
         (block,), to = blocks, at.output.dtype
         new = kit.cast(block, to)
@@ -51,8 +65,8 @@ class Convert(Kernel, frozen=True, tag="convert"):
                 ),
                 path=str(at.path),
             )
-        if not self.keeps_zeros and not is_integer(to):
-            kit.apply(_check_underflow, block, new, at)
+        if (least := self._least_lost(at.inputs[0], at.output)) is not None:
+            kit.apply(partial(refuse_lost, at=at, fix=_WAY_OUT, least=least), block, new)
         return new
 
 
@@ -79,14 +93,6 @@ def converted(recipe: Recipe, after: LeafSpec, path: LeafPath) -> Recipe:
             why="a cast stays among floats, among integers, or among complex numbers",
         )
     return made(Convert(), (recipe,), after, path)
-
-
-def _check_underflow(old: Any, new: Any, at: Place) -> None:
-    """Refuse zeros that are more than rounding, by the values of this block."""
-    part, to = (COMPLEX_PARTS.get(dtype, dtype) for dtype in (at.inputs[0].dtype, at.output.dtype))
-    least = LEAST_COUNTED.get(part, 0.0)
-    if least < LEAST_COUNTED.get(to, 1.0):
-        refuse_lost(old, new, at, fix=_WAY_OUT, least=least)
 
 
 def _wrapped(old: Any, new: Any) -> Any:

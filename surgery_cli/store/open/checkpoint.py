@@ -20,7 +20,8 @@ from surgery_cli.store.locate.step_formats import step_formats
 from surgery_cli.store.open.file_item import FileItem
 from surgery_cli.store.open.formats import open_item
 from surgery_cli.store.open.item import Item, PytreeItem, ReadBefore
-from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, Window
+from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, Window, read_array
+from surgery_cli.tree.dtypes import Rounding
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 
@@ -113,6 +114,15 @@ class Checkpoint:
         item, inner = self.item_of(path)
         with reading(item.directory):
             return item.read(inner, window)
+
+    def read_rounded(self, path: LeafPath, window: Window, rounding: Rounding) -> Any:
+        """See ``RoundsAsItDecodes``."""
+        found = self.array_of(path)
+        if found is None or found[1].document.dtype != rounding.stored:
+            return None
+        store, array = found
+        with reading(store.directory):
+            return read_array(store, array.name, window, rounding.to)
 
     def expect(self, paths: Iterable[LeafPath]) -> None:
         """These leaves will be read, in any order: where reads are requests, small neighbours come in one."""

@@ -192,13 +192,16 @@ def open_array(store: ArrayStore, name: str, context: ts.Context | None = None) 
         raise damaged(store, name, error) from error
 
 
-def read_array(store: ArrayStore, name: str, window: Window | None = None) -> np.ndarray[Any, Any]:
-    """The values of a stored array, or of a block of it, C-contiguous.
+def read_array(
+    store: ArrayStore, name: str, window: Window | None = None, dtype: str = ""
+) -> np.ndarray[Any, Any]:
+    """The values of a stored array, or of a block of it, C-contiguous; in another ``dtype``, rounded by TensorStore.
 
     Raises:
         CheckpointError: bytes are missing or do not decode, or are more than there is memory for.
     """
     import numpy as np
+    import tensorstore as ts
 
     document = store.arrays[name].document
     block = document.shape if window is None else tuple(s.stop - s.start for s in window)
@@ -209,6 +212,8 @@ def read_array(store: ArrayStore, name: str, window: Window | None = None) -> np
     context = store.chunk_keeper.context(store.context, name, kept) if kept else None
     try:
         array = open_array(store, name, context)
+        if dtype:
+            array = ts.cast(array, dtype)
         values = (array if window is None else array[window]).read(order="C").result()
     except (ValueError, OSError) as error:
         raise damaged(store, name, error) from error
