@@ -1,6 +1,7 @@
 """Resolution: which leaves an edit names, how edits fold, and how problems are reported."""
 
 import pytest
+from ruamel.yaml import YAML
 
 from surgery_cli.draft.effect import Keeps, Takes
 from surgery_cli.draft.expression import LeafRef, Stored
@@ -16,9 +17,10 @@ from surgery_cli.operations.rename import Rename
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
 from surgery_cli.operations.reshape import Reshape
+from surgery_cli.operations.table import operations
 from surgery_cli.operations.transpose import Transpose
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, Question
-from surgery_cli.planning import Origin, Plan
+from surgery_cli.planning import Origin, Plan, plan_from_document
 from surgery_cli.planning.text import Mark
 from surgery_cli.resolution import resolve
 from surgery_cli.settings.run import Options
@@ -214,6 +216,28 @@ def test_what_names_nothing_is_an_error(edit, said):
     text = message(MIXED, edit)
     for words in said:
         assert words in text
+
+
+ASK_MORE = {"add", "merge", "insert-item", "merge-lora", "unmerge-lora", "extract-lora"}
+"""Operations whose examples name a new place, a donor, or parts of what a pattern matches."""
+
+
+def misnaming(kind):
+    """The example of an operation, as an edit of what is not there; None if it names leaves in other fields."""
+    document = YAML(typ="safe").load(kind.example)
+    document = document[0] if isinstance(document, list) else document
+    return document | {"at": "nowhere"} if "at" in document else None
+
+
+@pytest.mark.parametrize("kind", operations().values(), ids=lambda kind: kind.__name__)
+def test_one_fault_is_one_problem(kind):
+    """What an edit would do to nothing at all is not wrong as well."""
+    document = misnaming(kind)
+    if document is None or document["op"] in ASK_MORE:
+        pytest.skip("what it names is not said by `at` alone")
+    edits = plan_from_document({"edits": [document]}).edits
+    found = [problem.what for problem in problems(adam({"a": W}), *edits)]
+    assert found == ["'nowhere' matches nothing"]
 
 
 def test_a_wrong_key_is_named_with_the_nearest():

@@ -57,6 +57,14 @@ def select(edit: Operation, draft: Draft) -> Selection:
     return selected
 
 
+def names_any(edit: Operation, draft: Draft) -> bool:
+    """False if an edit that may match nothing does so; of what cannot be told, nothing is said."""
+    try:
+        return bool(select(edit, draft))
+    except PlanError:
+        return True
+
+
 def _named(edit: Operation, draft: Draft) -> dict[PathPattern, dict[LeafPath, Match]]:
     """What each pattern names; each of them must name something."""
     field = "at" if edit.at or not edit.instead_of_at else edit.instead_of_at[0]

@@ -27,7 +27,7 @@ from surgery_cli.optimizer.follow.provenance import after_values_from_elsewhere,
 from surgery_cli.resolution.arrivals import Arrivals
 from surgery_cli.resolution.inverse import Inverse
 from surgery_cli.resolution.outcomes import said_of, with_outcome
-from surgery_cli.resolution.selection import Consequence, NothingNamed, select
+from surgery_cli.resolution.selection import Consequence, NothingNamed, names_any, select
 from surgery_cli.tree.paths import LeafPath, Selection
 
 if TYPE_CHECKING:
@@ -216,8 +216,8 @@ class Stage:
             try:
                 draft = self.edited(draft, edit, index)
             except NothingNamed:
-                if edit.writes:
-                    what_is_there = msgspec.structs.replace(edit, optional=True, expect=None)
+                what_is_there = msgspec.structs.replace(edit, optional=True, expect=None)
+                if edit.writes and names_any(what_is_there, draft):
                     with gathering.catching():
                         draft = self.edited(draft, what_is_there, index)
                 raise
