@@ -232,7 +232,7 @@ class Execution:
     def _transaction(self, writer: ItemWriter) -> Iterator[Transaction]:
         """A transaction, and what is written down of it once it is committed."""
         with writer.batch() as batch:
-            transaction = Transaction(batch)
+            transaction = Transaction(batch, is_read_back=writer.early is not None)
             yield transaction
         transaction.read_back(writer)
         if self._journal is not None:
@@ -264,7 +264,7 @@ class Execution:
             chunk = values if part == window else values[relative(part, window)]
             into.write(planned, part, chunk)
             written += chunk.nbytes
-        digest, known = block_digest(values), checksum(values)
+        digest, known = block_digest(values), checksum(values) if into.is_read_back else b""
         is_last = self._end_block(leaf, window, digest)
         with self._lock:
             self.executed.written_bytes += written

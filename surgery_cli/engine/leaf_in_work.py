@@ -97,7 +97,7 @@ class LeafInWork:
 
 
 class Written(NamedTuple):
-    """A block that was written, its digest, and what it is known by when it is read back."""
+    """A block that was written, its digest, and what it is known by if it is read back."""
 
     leaf: PlannedLeaf
     window: Window
@@ -108,8 +108,10 @@ class Written(NamedTuple):
 class Transaction:
     """A batch, and what was written in it: it is put on record once that is committed."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: Batch, *, is_read_back: bool) -> None:
+        """``is_read_back``: once it is committed, and not by who writes it."""
         self.batch = batch
+        self.is_read_back = is_read_back
         self.blocks: list[Written] = []
 
     @property
