@@ -211,7 +211,7 @@ class Linker:
         """
         if anew:
             filesystem.forget(new)
-            filesystem.look_ahead(new, around=True)
+        filesystem.look_ahead(new, around=True)  # who opens it asks what stands beside it, too
         filesystem.exists(new)  # one look tells of all that is below it
         for path in self.small:
             if not filesystem.exists(path):
