@@ -12,6 +12,8 @@ from collections import Counter
 from functools import cache
 from typing import Any
 
+import pytest
+
 from surgery_cli.draft.expression import Made, parts
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
@@ -108,6 +110,19 @@ def compared(draw: random.Random, name: str) -> str:
             new = {what for what in new if OPEN not in what}
         assert new <= {q.what for q in survey(tree).questions}, (name, edit)
     return "refused again" if apart is None else "done"
+
+
+@pytest.mark.parametrize("name", sorted(OPTIMIZERS.keys() - ASKED))
+@pytest.mark.parametrize("to", ["backup", "0", "new/deep"])
+def test_a_copy_of_a_state_is_taken_for_no_network(name: str, to: str) -> None:
+    """Under a name that tells nothing: the state that it was copied from belongs to the same params as before."""
+    tree = tree_of(name)
+    slots = survey(tree).slots
+    seen = survey(drafted(tree, [{"op": "copy", "at": "opt_state", "to": to}]).tree)
+    assert {path: slot.param for path, slot in seen.slots.items() if path in slots} == {
+        path: slot.param for path, slot in slots.items()
+    }
+    assert not any(path.is_below(PARAMS) for path in seen.slots.keys() - slots.keys())
 
 
 def test_the_next_edit_sees_what_a_second_plan_would_see() -> None:

@@ -166,13 +166,21 @@ def looks_like_state(child: Branch) -> bool:
 
 
 def looks_like_chain(node: Branch) -> bool:
-    """True for a state with several known fields, and for a sequence in which one stands, or in a sequence in it."""
+    """True for a state with several known fields, and for a sequence in which one stands, or in a sequence in it.
+
+    In a sequence one field tells enough, if it mirrors params: params have no list of what is called ``trace`` alone.
+    """
     if not isinstance(node, Node):
         return False
     known = by_signature().get(frozenset(node.children))
     if known is not None and len(known[0].fields) + len(known[0].clocks) > 1:
         return True
-    return node.is_sequence and any(map(looks_like_chain, node.children.values()))
+    return node.is_sequence and any(map(_is_link, node.children.values()))
+
+
+def _is_link(node: Branch) -> bool:
+    known = by_signature().get(frozenset(node.children)) if isinstance(node, Node) else None
+    return looks_like_chain(node) or (known is not None and bool(known[0].fields))
 
 
 def _said(hint: SlotHint | None, known: Field) -> Field:

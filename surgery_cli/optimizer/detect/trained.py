@@ -69,8 +69,10 @@ def _sort_out(top: Node, trees: list[Branch], states: list[Node]) -> None:
 
 
 def _has_parts(node: Node, depth: int = 4) -> bool:
-    """True for a node in which params or states of optimizers stand under their usual names."""
+    """True for a node in which params or states of optimizers stand, by their usual names or those of their fields."""
     if params_child(node) or any(map(is_optimizer_name, node.children)):
         return True
-    inner = (child for child in node.children.values() if isinstance(child, Node))
+    inner = [child for child in node.children.values() if isinstance(child, Node)]
+    if any(map(looks_like_chain, inner)):
+        return True
     return depth > 1 and any(_has_parts(child, depth - 1) for child in inner)
