@@ -168,7 +168,7 @@ def looks_like_state(child: Branch) -> bool:
 def looks_like_chain(node: Branch) -> bool:
     """True for a state with several known fields, and for a sequence in which one stands, or in a sequence in it.
 
-    In a sequence one field tells enough, if it mirrors params: params have no list of what is called ``trace`` alone.
+    In a sequence a single field tells enough: params have no list of what is called ``trace`` or ``nu`` alone.
     """
     if not isinstance(node, Node):
         return False
