@@ -18,6 +18,7 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.store.open import checkpoint
 
 NAMES = ("first", "last")
+VALUES = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
 Tree = dict[str, Any]
 
 
@@ -51,7 +52,7 @@ def _made(folder: Path, kind: str) -> dict[str, Path]:
     ending = f".{kind}" if kind in ("safetensors", "msgpack", "npz") else ""
     found = {}
     for name, bad in {"old": "last", "new": "first", "other": ""}.items():
-        tree = {leaf: np.full((64, 64), 1, np.float32) for leaf in NAMES}
+        tree = {leaf: VALUES.copy() for leaf in NAMES}
         if bad:
             tree[bad][0, 0] = np.nan
         found[name] = folder / f"{name}{ending}"
@@ -68,10 +69,22 @@ def _put(new: Path, place: Path) -> None:
         Path(f"{place}.part").replace(place)
 
 
+def _write_into(_: Path, place: Path) -> None:
+    """Other bytes in the largest file of values, which keeps its name, its size, and what holds it open."""
+    files = [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
+    of_values = [file for file in files if file.parent.name in ("d", *NAMES)] or files
+    largest = max(of_values, key=lambda file: file.stat().st_size)
+    with largest.open("r+b") as file:
+        content = file.read()
+        file.seek(len(content) // 2)
+        file.write(bytes(255 - byte for byte in content[len(content) // 2 :][:8]))
+
+
 @pytest.mark.covers(1)
+@pytest.mark.parametrize("change", [_put, _write_into])
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_verdict_is_given(surgery, tmp_path, monkeypatch, command, kind):
+def test_no_verdict_is_given(surgery, tmp_path, monkeypatch, command, kind, change):
     versions = _made(tmp_path, kind)
     (tmp_path / "policy.yaml").write_text("rules:\n- finite: true\n")
     places = {
@@ -80,17 +93,17 @@ def test_no_verdict_is_given(surgery, tmp_path, monkeypatch, command, kind):
         "POLICY": tmp_path / "policy.yaml",
         "NEW": tmp_path / "result",
     }
-    known = checkpoint.Checkpoint.fingerprint.func
+    known = checkpoint.Checkpoint._before.func
     replaced = []
 
-    def then_replaced(self: checkpoint.Checkpoint) -> str:
-        found: str = known(self)
+    def then_replaced(self: checkpoint.Checkpoint) -> Any:
+        found = known(self)
         if self.place_on_disk == versions["old"] and not replaced:
             replaced.append(True)
-            _put(versions["new"], versions["old"])
+            change(versions["new"], versions["old"])
         return found
 
-    monkeypatch.setattr(checkpoint.Checkpoint.fingerprint, "func", then_replaced)
+    monkeypatch.setattr(checkpoint.Checkpoint._before, "func", then_replaced)
 
     result = surgery(*(str(places.get(word, word)) for word in COMMANDS[command]))
 
@@ -104,7 +117,7 @@ def test_no_verdict_is_given(surgery, tmp_path, monkeypatch, command, kind):
 def test_a_leaf_that_stays_open_is_what_it_was_or_an_error(tmp_path, kind):
     versions = _made(tmp_path, kind)
     held = surgery_cli.open(versions["old"])
-    np.testing.assert_array_equal(held["first"], np.ones((64, 64), np.float32))
+    np.testing.assert_array_equal(held["first"], VALUES)
     other = {"first": np.arange(6), "last": np.arange(8, dtype=np.float32)}
     place = tmp_path / f"another{versions['old'].suffix}"
     FORMATS[kind](place, other)
@@ -116,7 +129,7 @@ def test_a_leaf_that_stays_open_is_what_it_was_or_an_error(tmp_path, kind):
         except CheckpointError:
             continue
         assert (found.shape, found.dtype) == (held[name].shape, held[name].dtype)
-        assert np.isin(found[~np.isnan(found)], [1]).all()
+        assert np.isin(found[~np.isnan(found)], VALUES).all()
 
 
 def test_what_is_damaged_from_the_start_is_told_as_it_is(surgery, tmp_path):

@@ -31,6 +31,16 @@ def of_items(items: Iterable[tuple[str, str]], beside: bytes = b"") -> str:
     return f"sha256:{record.hexdigest()}"
 
 
+def versions(places: Iterable[Path]) -> dict[str, int]:
+    """The version of every object below those of these places that lie in buckets, by its address."""
+    return {
+        file: filesystem.status(file).st_ino
+        for place in places
+        if isinstance(place, BucketPath)
+        for file in filesystem.files_below(place)
+    }
+
+
 def of_versions(places: Iterable[Path]) -> str:
     """What tells files from others that came in their places with the same names and sizes: hexadecimal.
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from surgery_cli.errors import CheckpointError
-from surgery_cli.inputs.buckets import BucketPath, Replaced, path_at
+from surgery_cli.inputs.buckets import Replaced, path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.files import fingerprints
 from surgery_cli.store.filesystem.listing import is_tree, reading
@@ -21,6 +21,7 @@ from surgery_cli.store.open.file_item import FileItem
 from surgery_cli.store.open.formats import open_item
 from surgery_cli.store.open.item import Item, PytreeItem, ReadBefore
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, Window, read_array
+from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.tree.dtypes import Rounding
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
@@ -39,7 +40,7 @@ class Checkpoint:
         self.items: dict[str, Item] = {
             name: open_item(path, known.get(name)) for name, path in location.items.items()
         }
-        self._versions = self._versions_now()
+        self._versions = fingerprints.versions(location.items.values())
 
     @cached_property
     def tree(self) -> TreeSpec:
@@ -120,9 +121,8 @@ class Checkpoint:
         found = self.array_of(path)
         if found is None or found[1].document.dtype != rounding.stored:
             return None
-        store, array = found
-        with reading(store.directory):
-            return read_array(store, array.name, window, rounding.to)
+        with reading(found[0].directory):
+            return read_array(found[0], found[1].name, window, rounding.to)
 
     def expect(self, paths: Iterable[LeafPath]) -> None:
         """These leaves will be read, in any order: where reads are requests, small neighbours come in one."""
@@ -155,11 +155,15 @@ class Checkpoint:
         item, inner = self.item_of(path)
         return item.identity(inner)
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
         """A digest over every item's; it changes when the checkpoint does, and costs no tensor bytes."""
+        return self._before[0]
+
+    @cached_property
+    def _before(self) -> tuple[str, list[int]]:
         with reading(self.location.root):
-            return self._fingerprint_now()
+            return self._now()
 
     def beside(self, name: str) -> bytes | None:
         """What is in a small file of this name in the folder that was named; None if there is none."""
@@ -171,14 +175,14 @@ class Checkpoint:
         try:
             if not as_seen:
                 filesystem.forget(self.place_on_disk)
-            return not self.first_replaced() and self._fingerprint_now() == self.fingerprint
+            return not self.first_replaced() and self._now() == self._before
         except (OSError, CheckpointError):
             return False
 
     def has_changed(self) -> bool:
         """True if a fingerprint can be taken still, and is another: whatever else failed, this may be why."""
         try:
-            return self._fingerprint_now() != self.fingerprint
+            return self._now() != self._before
         except (OSError, CheckpointError):
             return False
 
@@ -199,18 +203,15 @@ class Checkpoint:
 
     def first_replaced(self) -> str:
         """In a bucket, the first object that is no longer the one that was found; '' if all are."""
-        now = self._versions_now()
+        now = fingerprints.versions(self.location.items.values())
         found = self._versions.items()
         return next((str(place) for place, version in found if now.get(place) != version), "")
 
-    def _versions_now(self) -> dict[str, int]:
-        """The version of every object of the items, by address; nothing on a disk, where files are held open."""
-        places = [path for path in self.location.items.values() if isinstance(path, BucketPath)]
-        return {
-            place: filesystem.status(place).st_ino
-            for item in places
-            for place in filesystem.files_below(item)
-        }
+    def _now(self) -> tuple[str, list[int]]:
+        """The fingerprint, which copies have as well, and when the data files of databases were written last."""
+        stores = (getattr(item, "store", None) for item in self.items.values())
+        written = [at for one in stores if isinstance(one, OcdbtStore) for at in one.times()]
+        return self._fingerprint_now(), written
 
     def _fingerprint_now(self) -> str:
         items = ((name, item.fingerprint()) for name, item in self.items.items())

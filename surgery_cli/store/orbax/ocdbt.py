@@ -138,6 +138,10 @@ class OcdbtStore(ArrayStore):
     def data_files(self) -> list[str]:
         return list(self.survey.files)
 
+    def times(self) -> list[int]:
+        """When each data file was written last, in nanoseconds; by now, as a file may be written into in its place."""
+        return [filesystem.status(self.directory / file).st_mtime_ns for file in self.data_files]
+
     @cached_property
     def shared_prefixes(self) -> frozenset[str]:
         """Names below whose prefix other arrays have keys (names with slashes): `x` where there is `x/y`.
