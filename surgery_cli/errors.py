@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
@@ -67,7 +67,7 @@ class SurgeryError(Exception):
         super().__init__(problem.what)
 
     @classmethod
-    def of(cls, problems: Iterable[Problem]) -> SurgeryError:
+    def of(cls, problems: Iterable[Problem]) -> Self:
         """One error for all ``problems`` (at least one), in their order."""
         gathered = tuple(problems)
         error = cls(gathered[0])

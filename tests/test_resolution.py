@@ -12,17 +12,21 @@ from surgery_cli.operations.base import LeafOperation
 from surgery_cli.operations.copy import Copy
 from surgery_cli.operations.delete import Delete
 from surgery_cli.operations.extract_item import ExtractItem
+from surgery_cli.operations.flatten import Flatten
 from surgery_cli.operations.keep import Keep
 from surgery_cli.operations.rename import Rename
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
 from surgery_cli.operations.reshape import Reshape
+from surgery_cli.operations.split import Split
 from surgery_cli.operations.table import operations
 from surgery_cli.operations.transpose import Transpose
+from surgery_cli.operations.unstack import Unstack
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, Question
 from surgery_cli.planning import Origin, Plan, plan_from_document
 from surgery_cli.planning.text import Mark
 from surgery_cli.resolution import resolve
+from surgery_cli.resolution.doubts import targets_of
 from surgery_cli.settings.run import Options
 from surgery_cli.surgery.preparation import effective
 from surgery_cli.tree import globs
@@ -362,16 +366,79 @@ def test_problems_carry_the_file_and_the_line_of_the_field():
     ]
 
 
-def test_nothing_is_said_of_missing_names_after_an_edit_of_places_failed():
-    found = problems(
-        {"a": W, "b": B},
-        Rename(at="x", to="y"),
-        Halve(at="y"),
-        Delete(at="z"),
-        Halve(at="a", expect=2),
-        Halve(at="["),
-    )
-    assert [p.what.split("\n")[0] for p in found] == ["'x' matches nothing"]
+THREE = {name: {"kernel": W, "bias": B} for name in ("Dense_0", "Dense_1", "Dense_2")}
+
+
+@pytest.mark.parametrize(
+    ("failing", "later", "said"),
+    [
+        # what an edit that failed takes away, it does not bring
+        (Delete(at="params/x"), Delete(at="params/Dense_7"), True),
+        (Keep(at="params/x"), Delete(at="params/Dense_7"), True),
+        (Delete(at="params/x"), Halve(at="params", expect=7), True),
+        (Delete(at="params/x"), Halve(at="params", expect=5), False),
+        (Delete(at="params/x"), Halve(at="params", except_="params/y"), True),
+        (Delete(at="params/x"), Halve(at="params", where_ndim=5), True),
+        # what it brings stands at `to`, or below, or is a twin of that
+        (Rename(at="params/x", to="params/head"), Halve(at="params/head"), False),
+        (Rename(at="params/x", to="params/head"), Halve(at="params/head/kernel"), False),
+        (Rename(at="params/x", to="params/head"), Halve(at="params/h*"), False),
+        (Rename(at="params/x", to="params/head"), Halve(at="**/scale"), False),
+        (Rename(at="params/x", to="params/head"), Halve(at="re:params/h.*"), False),
+        (Rename(at="params/x", to="params/head"), Halve(at="opt_state/0/mu/head"), False),
+        (Rename(at="params/x", to="params/head"), Halve(at="params", where_ndim=5), False),
+        (Rename(at="params/x", to="params/head"), Halve(at="params", expect=7), False),
+        (Rename(at="params/x", to="params/head"), Halve(at="params", expect=5), False),
+        (Rename(at="params/x", to="params/head"), Halve(at="opt_state/0/xi"), True),
+        (Rename(at="params/x", to="params/head"), Halve(at="params/Dense_7"), True),
+        (Rename(at="params/x", to="params/head"), Halve(at="params/D*/scale"), True),
+        (Rename(at="params/x_*", to=r"params/\1/w"), Halve(at="params/Dense_7"), False),
+        (Rename(at="params/x_*", to=r"params/h_\1"), Halve(at="head"), True),
+        (Rename(moves={"params/x": "a", "params/y": "b"}), Halve(at="a/w"), False),
+        (Rename(moves={"params/x": "a", "params/y": "b"}), Halve(at="c/w"), True),
+        (Rename(at="params/Dense_1", to="params/Dense_0"), Delete(at="params/zzz"), True),
+        (Copy(at="params/x_{0..3}", to="params/y_{0..3}"), Halve(at="params/y_2"), False),
+        (Copy(at="params/x_{0..3}", to="params/y_{0..3}"), Halve(at="params/y_5"), True),
+        (Unstack(at="params/x", to="params/y_{0..}"), Halve(at="params/y_5"), False),
+        (Unstack(at="params/x", to="params/y_{0..}"), Halve(at="params/z_5"), True),
+        (Split(at="params/x", to="params/{q,k}/{0..2}", axis=0), Halve(at="params/k"), False),
+        (Split(at="params/x", to="params/{q,k}", axis=0), Halve(at="params/v"), True),
+        # what stands elsewhere than is known may come to stand anywhere
+        (Flatten(at="params/x", separator="."), Halve(at="params/Dense_7"), False),
+        # edits of values bring nothing, and change no count
+        (Halve(at="params/x"), Halve(at="params/Dense_7"), True),
+        (Halve(at="params/x"), Halve(at="params", expect=5), True),
+    ],
+)
+def test_a_later_mistake_is_said_unless_it_may_come_of_an_earlier_one(failing, later, said):
+    first = problems(adam(THREE), failing)
+    found = problems(adam(THREE), failing, later)
+    assert found[: len(first)] == first
+    assert len(found) - len(first) == said
+
+
+def test_of_several_patterns_those_are_said_that_nothing_earlier_explains():
+    edits = (Rename(at="x", to="y"), Halve(at=("y", "a", "z")), Rename(at="y", to="v"))
+    found = problems({"a": W, "b": B}, *edits, Halve(at="v"), Halve(at="["))
+    assert [p.what.split("\n")[0] for p in found] == [
+        "'x' matches nothing",
+        "'z' matches nothing",
+        "'[' matches nothing",
+    ]
+
+
+def test_only_operations_that_name_no_place_keep_later_mistakes_silent():
+    bring_anywhere = set()
+    for name, kind in operations().items():
+        document = YAML(typ="safe").load(kind.example)
+        (edit,) = plan_from_document(
+            {"edits": document if isinstance(document, list) else [document]}
+        ).edits
+        if "**" in targets_of(edit):
+            bring_anywhere.add(name)
+    assert bring_anywhere == {
+        *("extract-item", "flatten", "insert-item", "merge", "to-dict", "to-list", "unflatten")
+    }
 
 
 def test_other_problems_are_still_said_after_an_edit_of_places_failed():
@@ -609,6 +676,8 @@ def test_what_an_edit_does_name_is_edited_so_that_no_more_is_missed_than_is_miss
     later = (Halve(at=("x/a", "x/d")), Rename(moves={"b": "x/b", "e": "x/e"}), Delete(at="x/a"))
     assert [p.what for p in problems(tree, moves, *later, Halve(at="f"))] == [
         "'d' matches nothing",
+        "'e' matches nothing",
+        "'f' matches nothing",
     ]
     assert [p.what for p in problems(tree, Halve(at=("a", "d")), Halve(at="e"))] == [
         "'d' matches nothing",

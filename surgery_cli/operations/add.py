@@ -90,6 +90,7 @@ at: params/Dense_2
 like: params/Dense_1
 init: normal
 """
+    target_fields: ClassVar[tuple[str, ...]] = ("at",)
     path_fields: ClassVar[tuple[str, ...]] = ("with",)
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:

@@ -18,6 +18,7 @@ from surgery_cli.draft.undo import Homes, Undo, difference
 from surgery_cli.draft.user_function import UserFunction
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.field_order import own_fields_first
+from surgery_cli.optimizer.follow.answers import OptimizerPolicy
 from surgery_cli.optimizer.follow.origins import Origins
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath, Selection
@@ -25,10 +26,6 @@ from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.quantities import setting_text
-
-OptimizerPolicy = Annotated[
-    str, Meta(pattern="^(keep|transform|reset|warm)$", description="What becomes of the twins.")
-]
 
 
 class Scene(States, Protocol):
@@ -121,6 +118,8 @@ class Operation(
     """Names, as in the plan, of fields that name dtypes of leaves, as `floating` and `int*` do."""
     exported_as: ClassVar[tuple[str, ...]] = ()
     """The format in which `--to` of its command writes what it makes, and fields that `output` says as well."""
+    target_fields: ClassVar[tuple[str, ...] | None] = ()
+    """Names, as in the plan, of fields that say at or below which places the edit puts leaves; None: anywhere."""
     path_fields: ClassVar[tuple[str, ...]] = ()
     """Names, as in the plan, of fields that may hold a path of a file or checkpoint: relative to the plan file."""
     local_fields: ClassVar[tuple[str, ...]] = ()
@@ -152,14 +151,13 @@ class Operation(
     @property
     def summary(self) -> str:
         """The edit in a line: what it names, and its own settings."""
-        given = {
-            field.encode_name: getattr(self, field.name)
+        given = [
+            f"{field.encode_name} {setting_text(getattr(self, field.name))}"
             for field in own_fields_first(type(self))
             if field.name not in Operation.__struct_fields__
             and getattr(self, field.name) not in (field.default, None, {}, ())
-        }
-        own = " ".join(f"{name} {setting_text(value)}" for name, value in given.items())
-        return " ".join(filter(None, (", ".join(self.patterns), own)))
+        ]
+        return " ".join(filter(None, (", ".join(self.patterns), *given)))
 
     def selectable(self, spec: LeafSpec) -> bool:
         """True if a pattern of this edit names such leaves at all; value edits skip empties."""

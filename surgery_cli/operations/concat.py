@@ -39,6 +39,7 @@ class Concat(Joining, tag="concat", kw_only=True, frozen=True):
         "- op: concat\n  at: [params/Dense_0/kernel, params/Dense_1/kernel]\n  to: params/fused/kernel\n"
         "  axis: -1\n"
     )
+    target_fields: ClassVar[tuple[str, ...]] = ("to",)
     why_alike: ClassVar[str] = (
         "what is joined has one dtype, and one shape but for the axis along which it is"
     )

@@ -30,6 +30,7 @@ op: copy
 at: params/Dense_1
 to: params/Dense_2
 """
+    target_fields: ClassVar[tuple[str, ...]] = ("to",)
 
     def check_values(self) -> None:
         super().check_values()

@@ -21,6 +21,7 @@ class Delete(PlaceOperation, tag="delete"):
 op: delete
 at: params/Dense_1
 """
+    target_fields: ClassVar[tuple[str, ...]] = ()
     takes_twins_apart: ClassVar[bool] = True
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:

@@ -91,6 +91,7 @@ class ExtractLora(Operation, tag="extract-lora", kw_only=True, frozen=True):
         "- op: extract-lora\n  at: params/*/kernel\n  with: runs/other\n  a: params/\\1/lora_a\n"
         "  b: params/\\1/lora_b\n  layout: flax\n  rank: 2\n"
     )
+    target_fields: ClassVar[tuple[str, ...]] = ("a", "b")
     path_fields: ClassVar[tuple[str, ...]] = ("with",)
     exported_as: ClassVar[tuple[str, ...]] = ("peft", "scale")
 

@@ -39,6 +39,7 @@ class Intersect(PlaceOperation, tag="intersect", kw_only=True, frozen=True):
     ] = "path"
 
     example: ClassVar[str] = "op: intersect\nat: params\nwith: runs/other\n"
+    target_fields: ClassVar[tuple[str, ...]] = ()
     takes_twins_apart: ClassVar[bool] = True
     selects_everything_without_at: ClassVar[bool] = True
     path_fields: ClassVar[tuple[str, ...]] = ("with",)

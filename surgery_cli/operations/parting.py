@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.recipe import Draft
@@ -17,6 +18,8 @@ from surgery_cli.tree.targets import Places
 
 class Parting(Regrouping):
     """Every leaf that is named becomes several, which go to the places of a series."""
+
+    target_fields: ClassVar[tuple[str, ...]] = ("to",)
 
     @property
     def series(self) -> Series:

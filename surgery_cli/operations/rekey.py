@@ -28,6 +28,7 @@ class PlaceOperation(Operation):
     def selectable(self, spec: LeafSpec) -> bool:
         return True
 
+    target_fields: ClassVar[tuple[str, ...] | None] = None
     takes_policy: ClassVar[bool] = False
     """True if values may come along, whose slots follow by a policy (`add`)."""
 

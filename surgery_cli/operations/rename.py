@@ -43,6 +43,7 @@ at: params/Dense_1
 to: params/head
 """
     instead_of_at: ClassVar[tuple[str, ...]] = ("moves",)
+    target_fields: ClassVar[tuple[str, ...]] = ("to", "moves")
     refuses_torn_twins: ClassVar[bool] = True
 
     @property

@@ -31,6 +31,7 @@ class Stack(Joining, tag="stack", kw_only=True, frozen=True):
 
     example: ClassVar[str] = "- op: stack\n  at: params/Dense_{0..1}\n  to: params/layers\n"
 
+    target_fields: ClassVar[tuple[str, ...]] = ("to",)
     why_alike: ClassVar[str] = "what is stacked has one shape and dtype in every layer"
 
     def map(self, specs: Sequence[LeafSpec]) -> Arrangement:

@@ -44,9 +44,11 @@ def no_match(
     ]
     if meant := _meant(pattern, printed, field):
         return meant
-    close = nearest(pattern.text, texts)
+    similar = nearest(strange[0], keys) if strange else []
+    is_blind = strange and not similar and not pattern.is_literal
+    close = [] if is_blind else nearest(pattern.text, texts)  # of the wildcards' part alone
     why = "nothing in the tree is close to it"
-    if strange and (similar := nearest(strange[0], keys)):
+    if similar:
         why = f"no key is called '{strange[0]}'; the nearest: {quoted(similar, _SHOWN_PATHS)}"
     elif strange:
         why = f"no key is called '{strange[0]}'"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import Gathering, PlanError, Problem, raise_all
@@ -22,6 +23,11 @@ _OPTIONAL = worded("; {optional: true} lets an edit match nothing")
 
 class NothingNamed(PlanError):
     """An edit names nothing, or not as many leaves as it says."""
+
+    patterns: Mapping[Problem, PathPattern] = MappingProxyType({})
+    """Of the problems, those of a pattern that names nothing, each with that."""
+    is_too_few = True
+    """False if the edit names more leaves than it says."""
 
 
 class Consequence(PlanError):
@@ -70,26 +76,32 @@ def _named(edit: Operation, draft: Draft) -> dict[PathPattern, dict[LeafPath, Ma
     field = "at" if edit.at or not edit.instead_of_at else edit.instead_of_at[0]
     patterns = _compiled(edit.patterns, field)
     named = {pattern: pattern.named(draft.texts) for pattern in patterns}
-    problems: list[Problem] = []
+    problems: dict[Problem, PathPattern] = {}
     for pattern, found in named.items() if not edit.optional else ():
         specs = [draft.leaves[path].spec for path in found]
         if missed := zeros_missed(pattern, found, draft.texts, field):
-            problems.append(missed)
+            problems[missed] = pattern
         elif not found:
-            problems.append(no_match(pattern, draft.texts, draft.tree.nodes, field, _OPTIONAL))
+            missed = no_match(pattern, draft.texts, draft.tree.nodes, field, _OPTIONAL)
+            problems[missed] = pattern
         elif not any(map(edit.selectable, specs)):
             kinds = ", ".join(sorted({spec.type_text for spec in specs}))
-            problems.append(
-                Problem(
-                    f"'{pattern.text}' names nothing that '{edit.name}' applies to",
-                    why=f"what it names is {kinds}",
-                    fix="name leaves that hold values; `surgery inspect` lists them",
-                    field=field,
-                )
+            missed = Problem(
+                f"'{pattern.text}' names nothing that '{edit.name}' applies to",
+                why=f"what it names is {kinds}",
+                fix="name leaves that hold values; `surgery inspect` lists them",
+                field=field,
             )
-    if problems:
-        raise NothingNamed.of(problems)
+            problems[missed] = pattern
+    _raise_missed(problems)
     return named
+
+
+def _raise_missed(problems: Mapping[Problem, PathPattern]) -> None:
+    if problems:
+        error = NothingNamed.of(problems)
+        error.patterns = problems
+        raise error
 
 
 def _compiled(texts: Iterable[str], field: str) -> list[PathPattern]:
@@ -126,12 +138,12 @@ def _excluded(
         return frozenset()
     texts = {path: draft.texts[path] for path in _remaining(edit, draft, named, ())}
     excluded: set[LeafPath] = set()
-    problems: list[Problem] = []
+    problems: dict[Problem, PathPattern] = {}
     for pattern in _compiled(edit.exceptions, "except"):
         found = pattern.named(texts)
         excluded.update(found)
         if missed := zeros_missed(pattern, found, texts, "except"):
-            problems.append(missed)
+            problems[missed] = pattern
         if missed or found or (edit.optional and not texts):
             continue
         problem = no_match(pattern, draft.texts, draft.tree.nodes, "except", _OPTIONAL)
@@ -142,9 +154,8 @@ def _excluded(
                 fix="take it out, or correct the path",
                 field="except",
             )
-        problems.append(problem)
-    if problems:
-        raise NothingNamed.of(problems)
+        problems[problem] = pattern
+    _raise_missed(problems)
     return frozenset(excluded)
 
 
@@ -217,7 +228,7 @@ def _check_count(edit: Operation, selected: Selection, draft: Draft) -> None:
     if len(counted) == int(count):
         return
     there = nodes_text(len(counted)) if is_nodes else leaves_text(len(counted))
-    raise NothingNamed(
+    error = NothingNamed(
         f"the edit names {there}, not {count}",
         why=f"it names {quoted(map(str, in_listed_order(counted)), _SHOWN_PATHS)}"
         if counted
@@ -225,6 +236,8 @@ def _check_count(edit: Operation, selected: Selection, draft: Draft) -> None:
         fix=worded("correct {expect}, or the pattern"),
         field="expect",
     )
+    error.is_too_few = len(counted) < int(count)
+    raise error
 
 
 def _refuse_twice_named(draft: Draft, selected: Collection[LeafPath]) -> None:

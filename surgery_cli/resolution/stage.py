@@ -17,7 +17,6 @@ from surgery_cli.draft.source import Source
 from surgery_cli.draft.user_function import UserFunction
 from surgery_cli.errors import Gathering, PlanError, Problem, SurgeryError
 from surgery_cli.operations.base import LeafOperation, Operation, ValueOperation
-from surgery_cli.operations.rearranging import ShapeEdit
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.optimizer.follow import policies
 from surgery_cli.optimizer.follow.mirroring import torn, torn_notes
@@ -25,6 +24,7 @@ from surgery_cli.optimizer.follow.named_slots import named_apart
 from surgery_cli.optimizer.follow.origins import Origins
 from surgery_cli.optimizer.follow.provenance import after_values_from_elsewhere, came_from_elsewhere
 from surgery_cli.resolution.arrivals import Arrivals
+from surgery_cli.resolution.doubts import Doubts
 from surgery_cli.resolution.inverse import Inverse
 from surgery_cli.resolution.outcomes import said_of, with_outcome
 from surgery_cli.resolution.selection import Consequence, NothingNamed, names_any, select
@@ -90,8 +90,6 @@ class Stage:
         self._open_source = open_source
         self._opened: dict[str, tuple[str, Source] | None] = {}
         self._asked: set[Problem] = set()
-        self._known: set[str] = set()
-        """What consequences of reported problems say."""
         self.inverse = Inverse()
         self.survey: OptimizerSurvey | None = None
         self.survey_told: Callable[[Source], OptimizerSurvey] = _survey
@@ -104,10 +102,7 @@ class Stage:
         self._of_draft: tuple[Draft, OptimizerSurvey] | None = None
         self.arrivals = Arrivals(plan)
         self._named: Selection | None = None
-        self._is_shaken = False
-        """True once an edit of places failed: what later edits name may be missing for that reason alone."""
-        self._of_unsure_shape: set[str] = set()
-        """Leaves to which an edit could not give a shape: later ones may not fit them for that reason alone."""
+        self._doubts = Doubts()
 
     @property
     def seed(self) -> int:
@@ -122,7 +117,8 @@ class Stage:
         try:
             selected = select(edit, draft)
         except NothingNamed as error:
-            if not self._is_shaken:
+            if news := tuple(self._doubts.news(error, draft)):
+                error.problems = news
                 raise
             selected = select(msgspec.structs.replace(edit, optional=True, expect=None), draft)
             if not selected:
@@ -159,7 +155,7 @@ class Stage:
         if opened is None:
             # the same words each time: an edit may ask for every leaf, and gathers what it hears
             consequence = Consequence(f"'{text}' could not be opened")
-            self._known.add(consequence.problems[0].what)
+            self._doubts.know(consequence.problems[0].what)
             raise consequence
         return opened
 
@@ -253,12 +249,11 @@ class Stage:
             self.inverse.see(edit, draft, after)
             return with_outcome(after, draft, changed, self._named, edit.effect)
         except Consequence:
-            self._is_shaken |= edit.writes and not isinstance(edit, LeafOperation)
+            self._doubts.failed(edit, None)
             return draft
         except SurgeryError as error:
-            self._is_shaken |= edit.writes and not isinstance(edit, LeafOperation)
-            error.problems = tuple(p for p in error.problems if self._is_news(p))
-            self._doubt_shapes(edit)
+            error.problems = tuple(p for p in error.problems if self._doubts.is_news(p))
+            self._doubts.failed(edit, self._named)
             if not error.problems:
                 return draft
             if index < len(self._plan.origins):
@@ -278,15 +273,6 @@ class Stage:
                 checks += _placed(rule, draft, self)
         gathering.raise_if_any()
         return draft.replaced(checks=(*draft.checks, *checks)) if checks else draft
-
-    def _doubt_shapes(self, edit: Operation) -> None:
-        """Remember the leaves of a failed edit of shapes."""
-        if isinstance(edit, ShapeEdit) and self._named is not None:
-            self._of_unsure_shape.update(map(str, self._named))
-
-    def _is_news(self, problem: Problem) -> bool:
-        """True unless it is there because of one that is reported already."""
-        return problem.what not in self._known and problem.path not in self._of_unsure_shape
 
     def _with_places(self, draft: Draft, known: int, index: int) -> Draft:
         """The draft with file and line of the checks that its last edit brought, after the ``known`` ones."""

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from surgery_cli.inputs.addresses import local_object
-from surgery_cli.operations.base import OptimizerPolicy
+from surgery_cli.optimizer.follow.answers import OptimizerPolicy
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.values import LEAST_MEMORY, kinds_of, memory_of, variables_of
 

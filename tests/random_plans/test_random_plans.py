@@ -18,11 +18,16 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
 from surgery_cli import surgery
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError, SurgeryError, ValueRefusal
+from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
 from surgery_cli.planning.reading import read_plan
 from surgery_cli.proof.records import record_path
+from surgery_cli.resolution.doubts import Doubts, may_meet
+from surgery_cli.resolution.stage import Stage
 from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.tree.paths import LeafPath
 from tests.random_plans import judge, reference
 from tests.random_plans.drawers import DRAWERS
 from tests.random_plans.layouts import LAYOUTS, Layout
@@ -38,6 +43,25 @@ MOST_EDITS = 6
 
 def test_every_operation_of_the_table_is_drawn_and_has_a_reference() -> None:
     assert set(DRAWERS) == set(reference.OPERATIONS) == set(operations())
+
+
+@pytest.fixture(autouse=True)
+def _leaves_come_where_edits_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every edit of every plan: leaves come to stand where an edit that failed is said to bring them, if any."""
+    edited = Stage.edited
+
+    def watched(self: Stage, draft: Draft, edit: Operation, index: int) -> Draft:
+        after = edited(self, draft, edit, index)
+        came = after.leaves.keys() - draft.leaves.keys()
+        came -= {LeafPath(path[:n]) for path in draft.leaves for n in range(len(path))}  # emptied
+        doubts = Doubts()
+        doubts.failed(edit, None)
+        places = [*doubts.places(draft), *doubts.places(after)] if came else []
+        for path in came:
+            assert any(may_meet(path.exact_pattern, place) for place in places), (edit, path)
+        return after
+
+    monkeypatch.setattr(Stage, "edited", watched)
 
 
 @pytest.mark.sampled(4)

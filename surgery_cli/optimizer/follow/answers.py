@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
+
+from msgspec import Meta
 
 from surgery_cli.draft.effect import (
     Draws,
@@ -61,6 +63,10 @@ class Answers(NamedTuple):
 
 
 POLICIES: Final = ("keep", "transform", "reset", "warm")
+OptimizerPolicy = Annotated[
+    str,
+    Meta(pattern=f"^({'|'.join(POLICIES)})$", description="What becomes of the twins."),
+]
 
 _STAYS, _MEAN, _FOLLOWS, _REFUSED = Answer.STAYS, Answer.MEAN, Answer.FOLLOWS, Answer.REFUSED
 
