@@ -1,5 +1,7 @@
 """Resolution: which leaves an edit names, how edits fold, and how problems are reported."""
 
+import re
+
 import pytest
 from ruamel.yaml import YAML
 
@@ -417,6 +419,96 @@ def test_a_later_mistake_is_said_unless_it_may_come_of_an_earlier_one(failing, l
     assert len(found) - len(first) == said
 
 
+BLOCKS = {"blocks": [{"w": W, "b": B} for _ in range(4)], "out": {"w": W}}
+
+
+@pytest.mark.parametrize(
+    ("failing", "later", "said"),
+    [
+        # it might have freed the place, or stood there itself
+        ("{rename: A, to: B}", "{rename: C, to: A}", False),
+        (r"{rename: 'params/Dense_*', to: 'params/l\2'}", "{rename: C, to: B}", False),
+        ("{stack: 'params/Dense_{0..3}', to: params/all}", "{rename: C, to: B}", False),
+        (
+            "{concat: [A/bias, B/bias], to: params/x, axis: 5}",
+            "{rename: C/bias, to: A/bias}",
+            False,
+        ),
+        ("{unstack: A/kernel, to: 'params/r_{0..9}'}", "{rename: C/kernel, to: A/kernel}", False),
+        ("{delete: params/Dens_1}", "{rename: C, to: B}", False),
+        ("{delete: params/Dens_1}", "{add: B, like: A, init: zeros}", False),
+        ("{delete: params/Dens_1}", "{assert: B, exists: false}", False),
+        ("{delete: A, expect: 1}", "{assert: params, count: 4}", False),
+        ("{rename: A, to: B}", "{rename: C/bias, to: C/kernel}", True),
+        ("{rename: params/x, to: params/y}", "{rename: C, to: ''}", True),
+        ("{rescale: params/x, by: 2}", "{rename: C, to: A}", True),
+        # the place that was meant may have more or other numbers
+        ("{rename: 'params/Dense_{0..2}', to: 'params/l_{1..2}'}", "{delete: params/l_3}", False),
+        ("{rename: 'params/Dense_{0..2}', to: 'params/l_{1..2}'}", "{delete: opt/l_3}", True),
+        # of what is kept, the rest would go
+        ("{keep: params, expect: 5}", "{cast: opt_state/0/mu, to: bfloat16}", False),
+        ("{keep: params, expect: 5}", "{cast: opt_state/0/xi, to: bfloat16}", True),
+        # values and shapes
+        ("{cast: params/x, to: bfloat16}", "{assert: A, dtype: bfloat16}", False),
+        (
+            "{transpose: A/kernel, axes: [0, 0]}",
+            "{concat: [A/kernel, C/bias], to: D, axis: 0}",
+            False,
+        ),
+        (
+            "{transpose: A/kernel, axes: [0, 0]}",
+            "{concat: [B/kernel, C/bias], to: D, axis: 0}",
+            True,
+        ),
+        # another place is counted as it would be all the same
+        ("{rename: params/x, to: params/y}", "{rescale: A, by: 2, expect: 7}", True),
+        ("{rename: params/x, to: params/y}", "{rescale: A, by: 2, where_ndim: 5}", True),
+        ("{delete: A/bias, expect: 2}", "{rescale: B, by: 2, expect: 1}", True),
+        ("{delete: A/bias, expect: 2}", "{rescale: params, by: 2, expect: 1}", False),
+    ],
+)
+def test_what_is_in_the_way_is_said_unless_an_earlier_edit_might_have_removed_it(
+    failing, later, said
+):
+    tree = adam(THREE)
+    first, second = (read_short(text) for text in (failing, later))
+    before = [p.what for p in problems(tree, first)]
+    found = [p.what for p in problems(tree, first, second)]
+    assert found[: len(before)] == before
+    assert len(found) - len(before) == said
+
+
+@pytest.mark.parametrize(
+    ("failing", "later", "said"),
+    [
+        ("{delete: params/blokcs/1}", "{copy: params/blocks/0, to: params/blocks/3}", False),
+        ("{copy: params/blocks/7, to: params/blocks/4}", "{delete: params/blocks/4}", False),
+        (
+            "{copy: params/blocks/7, to: params/blocks/4}",
+            "{delete: opt_state/0/mu/blocks/4}",
+            False,
+        ),
+        ("{copy: params/blocks/7, to: params/blocks/4}", "{delete: params/blocks/5}", True),
+        ("{delete: params/blocks/7}", "{rescale: params/blocks/0/w/0, by: 2}", False),
+        ("{delete: params/blocks/7}", "{rescale: params/blocks/4, by: 2}", True),
+        ("{delete: params/blocks/7}", "{rescale: 'params/blocks/{4..6}', by: 2}", True),
+        ("{delete: params/out/x}", "{rescale: opt_state/0/mu/blocks/4, by: 2}", True),
+    ],
+)
+def test_elements_of_a_list_may_move_up_and_no_others_come(failing, later, said):
+    edits = [read_short(text) for text in (failing, later)]
+    assert len(problems(adam(BLOCKS), *edits)) == 1 + said
+
+
+def read_short(text):
+    """An edit with its name in place of `op` and `at`; A, B, C stand for the subtrees of ``THREE``."""
+    for number, letter in enumerate("ABC"):
+        text = re.sub(rf"\b{letter}\b", f"params/Dense_{number}", text)
+    fields = YAML(typ="safe").load(text)
+    name = next(iter(fields))
+    return plan_from_document({"edits": [{"op": name, "at": fields.pop(name), **fields}]}).edits[0]
+
+
 def test_of_several_patterns_those_are_said_that_nothing_earlier_explains():
     edits = (Rename(at="x", to="y"), Halve(at=("y", "a", "z")), Rename(at="y", to="v"))
     found = problems({"a": W, "b": B}, *edits, Halve(at="v"), Halve(at="["))
@@ -634,6 +726,29 @@ def test_edits_that_a_question_does_not_concern_are_done(edit):
 def test_a_suggested_path_names_the_leaf_when_it_is_typed(key, typed, suggested):
     assert f"the nearest paths are '{suggested}'" in message({key: W}, Halve(at=typed))
     assert named({key: W}, Halve(at=suggested)) == [key]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "at", "why"),
+    [
+        (Rename(at="params/a", to="params/c"), "params/a", "has moved 'params/a' to 'params/c'"),
+        (Rename(at="params/a", to="params/c"), "**/mu/a", "has moved 'opt_state/0/mu/a' to"),
+        (Delete(at="params/a"), "params/a", "has taken 'params/a' away"),
+        (Delete(at="params/a"), "opt_state/0/mu/a", "has taken 'opt_state/0/mu/a' away"),
+        (Keep(at="params"), "opt_state", "has taken 'opt_state/0/count' away"),
+    ],
+)
+def test_of_what_an_earlier_edit_took_away_that_is_said(earlier, at, why):
+    (problem,) = problems(adam({"a": W, "b": B}), earlier, Halve(at=at))
+    assert problem.what == f"'{at}' matches nothing"
+    assert problem.why.startswith("an earlier edit ")
+    assert why in problem.why
+    assert "optional" not in problem.fix
+
+
+def test_a_wildcard_that_names_no_key_is_named():
+    said = message({"params": {"a_0": W}}, Halve(at="params/a_{3..5}"))
+    assert "'a_{3..5}' matches no key" in said
 
 
 def test_a_path_typed_as_its_keys_are_is_told_from_one_that_is_not_there():

@@ -262,12 +262,12 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
     def removed(self) -> list[LeafPath]:
         """Source leaves from which no output leaf is made at the same path or elsewhere.
 
-        An empty container that got leaves is none of them.
+        The next element of a list, that moved up to its place, is none; an empty container that got leaves is not gone.
         """
-        homes = (ref for out in self.leaves.values() for ref in out.homes)
-        used = {home.path for home in homes if home.source == SOURCE}
+        used = {h.path for out in self.leaves.values() for h in out.homes if h.source == SOURCE}
         stands = {p: self.standing(p) for p in self.source_tree if p not in used}
-        gone = [p for p, place in stands.items() if place not in self.leaves]
+        others = {p for p, out in self.leaves.items() if out.home and out.home.source == SOURCE}
+        gone = [p for p, place in stands.items() if place not in self.leaves or place in others]
         return [p for p in gone if not (self.source_tree[p].empty and stands[p] in self.tree.nodes)]
 
     @cached_property

@@ -99,13 +99,16 @@ class ToList(PlaceOperation, tag="to-list", kw_only=True, frozen=True):
             )
         params = {slot.param for slot in draft.slots.values()}
         first = {n.spelling for n in found.lists if any(p.is_below(n) for p in params)}
+        filled: dict[LeafPath, Output] = {}
         if first:  # twins follow before the states that hold them move
+            filled = _filled(draft, found, first)
             moves = _moves(draft, first)
-            draft = rekey(draft, moves, is_literal=self.follows_nothing)
+            draft = rekey(draft, moves, arriving=filled, is_literal=self.follows_nothing)
         texts = {node.spelling for node in found.lists}
         relation = _moves(draft, texts)
-        arriving = {_listed(p, texts): Output.empty(spec) for p, spec in found.empties.items()}
-        scene.name(arriving)
+        empties = {_listed(p, texts): Output.empty(spec) for p, spec in found.empties.items()}
+        arriving = {path: output for path, output in empties.items() if path not in filled}
+        scene.name(empties)
         return rekey(draft, relation, arriving=arriving, is_literal=self.follows_nothing).noting(
             *self._notes(found)
         )
@@ -220,6 +223,24 @@ class ToList(PlaceOperation, tag="to-list", kw_only=True, frozen=True):
                 field="length",
             )
         return holes
+
+
+def _filled(draft: Draft, found: Containers, first: Collection[str]) -> dict[LeafPath, Output]:
+    """What comes to fill places of the ``first`` lists, which hold params, and of those of their twins."""
+    filled: dict[LeafPath, Output] = {}
+    for path, spec in found.empties.items():
+        node = path.parent
+        if node.spelling not in first:
+            continue
+        twins = {
+            LeafPath((*slot.node, *node[len(slot.root) :]))
+            for slot in draft.slots.values()
+            if slot.param.is_below(node)
+        }
+        place = _listed(path, first)
+        for one in (place.parent, *twins):
+            filled[LeafPath((*one, place[-1]))] = Output.empty(spec)
+    return filled
 
 
 def _listed(path: LeafPath, nodes: Collection[str]) -> LeafPath:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -87,9 +87,9 @@ class Arrivals:
         more = {
             path: as_told(slot, draft, states, known)
             for path, slot in found.slots.items()
-            if path not in draft.slots
+            if path not in draft.slots and not _is_misread(slot, draft, known)
         }
-        held = _as_found(draft, found) if is_rebuilt else draft.slots
+        held = _as_found(draft, found, known) if is_rebuilt else draft.slots
         return draft.replaced(
             slots={**held, **more},
             clocks={**found.clocks, **draft.clocks},
@@ -104,6 +104,7 @@ class Arrivals:
         Raises:
             PlanError: it does not.
         """
+        draft = draft.noting(*self._misread(draft, known))
         found = self._survey(draft, known) if self._is_surveyed else None
         if found is None:
             return draft
@@ -118,6 +119,23 @@ class Arrivals:
         return draft.noting(
             *(Consequence(DocsPage.OPTIMIZERS, f"{_untold(one)}: {said}") for one, _ in questions)
         )
+
+    def _misread(self, draft: Draft, known: OptimizerSurvey | None) -> Iterator[Consequence]:
+        """What a second plan would take for copies of the params: slots that stand outside of their state by now."""
+        if not any(_slot_at_home(path, draft, known, is_moved=True) for path in draft.leaves):
+            return
+        found = self._survey(draft, known)
+        misread: dict[LeafPath, tuple[Slot, Slot]] = {}
+        for slot in found.slots.values() if found else ():
+            own = _slot_at_home(slot.path, draft, known)
+            if own is not None and not slot.in_optimizer:
+                misread.setdefault(slot.node, (slot, own))
+        for node, (slot, own) in misread.items():
+            yield Consequence(
+                DocsPage.OPTIMIZERS,
+                f"'{node}' has the values of '{own.node}', but later plans take it for a copy of '{slot.root}',"
+                " and edit it so: put it back into a state first",
+            )
 
     def _weighed(self, draft: Draft, questions: list[Question]) -> list[tuple[Question, bool]]:
         """Each question, and whether it is meant: that is who raises one by naming slots as they are."""
@@ -142,6 +160,24 @@ class Arrivals:
             except PlanError:
                 continue
         return None
+
+
+def _slot_at_home(
+    path: LeafPath, draft: Draft, known: OptimizerSurvey | None, *, is_moved: bool = False
+) -> Slot | None:
+    """What the leaf was in the optimizer state of the source, if it was no copy of a param there."""
+    home = draft.leaves[path].home
+    if known is None or home is None or home.source != SOURCE:
+        return None
+    slot = known.slots.get(home.path)
+    if slot is None or not slot.in_optimizer or slot.is_params_like or slot.relation == "hole":
+        return None
+    return None if is_moved and draft.standing(home.path) == path else slot
+
+
+def _is_misread(slot: Slot, draft: Draft, known: OptimizerSurvey | None) -> bool:
+    """True for what is no copy of a param, whatever it looks like where it stands by now."""
+    return not slot.in_optimizer and _slot_at_home(slot.path, draft, known) is not None
 
 
 def _is_rebuilt(before: Draft, after: Draft, changed: Mapping[LeafPath, Output]) -> bool:
@@ -192,12 +228,15 @@ def _new_questions(
     return [one for one in found.open_questions if _is_about(one, settled)]
 
 
-def _as_found(draft: Draft, found: OptimizerSurvey) -> dict[LeafPath, Slot]:
+def _as_found(
+    draft: Draft, found: OptimizerSurvey, known: OptimizerSurvey | None
+) -> dict[LeafPath, Slot]:
     """The slots of a draft whose states were rebuilt: those of another name or param mean what they mean by now."""
     held: dict[LeafPath, Slot] = {}
     for path, slot in draft.slots.items():
         now = found.slots.get(path)
-        if not slot.in_optimizer or slot.relation == "hole" or slot.is_told:
+        is_known = slot.is_told or (now is not None and _is_misread(now, draft, known))
+        if not slot.in_optimizer or slot.relation == "hole" or is_known:
             held[path] = slot
         elif now is not None:
             is_same = (slot.name, slot.param, slot.relation) == (now.name, now.param, now.relation)

@@ -10,9 +10,10 @@ from typing import Final
 import msgspec
 
 from surgery_cli.draft.recipe import Draft
-from surgery_cli.errors import PlanError, Problem
+from surgery_cli.errors import PlanError, Problem, SurgeryError
 from surgery_cli.operations.base import LeafOperation, Operation
 from surgery_cli.operations.rearranging import ShapeEdit
+from surgery_cli.operations.regrouping import Regrouping
 from surgery_cli.operations.sequences import OptimizerState
 from surgery_cli.resolution.selection import NothingNamed
 from surgery_cli.tree.paths import LeafPath, PathPattern
@@ -21,6 +22,7 @@ from surgery_cli.tree.spelling import is_spelled, unescaped
 from surgery_cli.tree.targets import REFERENCE
 
 _OPEN_RANGE: Final = re.compile(r"\{[0-9]+\.\.\}")
+_WILD: Final = re.compile(r"[*?{]")
 
 
 class Doubts:
@@ -29,17 +31,34 @@ class Doubts:
     def __init__(self) -> None:
         self._to: list[str] = []
         """Patterns of where edits that failed say that they put leaves."""
-        self._is_other_count = False
-        """True once an edit failed that might have changed how many leaves there are."""
+        self._from: list[str] = []
+        """Patterns of what they might have taken away."""
+        self._touched: list[str] = []
+        """Patterns of all that edits which failed name, those of values as well."""
         self._of_unsure_shape: set[str] = set()
         """Leaves to which an edit could not give a shape: later ones may not fit them for that reason alone."""
         self._known: set[str] = set()
         """What consequences of reported problems say."""
 
-    def failed(self, edit: Operation, named: Iterable[LeafPath] | None) -> None:
-        """Remember an edit that was not done; ``named`` are the leaves that it named, if it came so far."""
-        self._to += targets_of(edit)
-        self._is_other_count |= edit.writes and not isinstance(edit, LeafOperation)
+    def failed(
+        self, edit: Operation, error: SurgeryError | None, named: Iterable[LeafPath] | None = None
+    ) -> None:
+        """Remember an edit that was not done, for a reason of its own or as the ``error`` says.
+
+        ``named`` are the leaves that it named, if it came so far. Where its patterns are wrong, it might mean any.
+        """
+        if not edit.writes:
+            return
+        wrong = {problem.field for problem in error.problems} if error else set()
+        is_misnamed = isinstance(error, NothingNamed) and bool(error.patterns)
+        patterns = ["**"] if is_misnamed or not edit.patterns else list(edit.patterns)
+        targets = targets_of(edit)
+        if wrong & {*(edit.target_fields or ())}:  # the right one may have more, or other numbers
+            targets = [before_wildcards(target) for target in targets]
+        self._touched += [*patterns, *targets]
+        if not isinstance(edit, LeafOperation):
+            self._to += targets
+            self._from += patterns
         if isinstance(edit, ShapeEdit) and named is not None:
             self._of_unsure_shape.update(map(str, named))
 
@@ -51,26 +70,60 @@ class Doubts:
         """True unless it is there because of one that is reported already."""
         return problem.what not in self._known and problem.path not in self._of_unsure_shape
 
+    def may_undo(self, edit: Operation) -> bool:
+        """True if what is in the way of an edit, other than what it names, may not be there without earlier problems.
+
+        Another leaf in its place, parts that do not fit together, a statement that does not hold.
+        """
+        if isinstance(edit, LeafOperation):
+            return False
+        is_of_values = isinstance(edit, Regrouping) or not edit.writes
+        touched = self._touched if is_of_values else [*self._to, *self._from]
+        own = [*edit.patterns, *targets_of(edit)]
+        return any(may_meet(one, other) for one in own for other in touched)
+
     def places(self, draft: Draft) -> list[str]:
         """Patterns of where leaves might stand by now, at or below: elements of lists move up, and twins along."""
-        if not self._is_other_count:
-            return []
         optimizer = OptimizerState(draft)
-        lists = [node for node in lists_in(draft.leaves) if not optimizer.holds(node)]
-        twins = (slot.node for slot in draft.slots.values() if self._to or lists)
-        return [*self._to, *{node.exact_pattern for node in (*lists, *twins)}]
+        elements = {
+            LeafPath(path[: len(node) + 1]).exact_pattern
+            for node in (lists_in(draft.leaves) if self._from else ())
+            if not optimizer.holds(node)
+            for path in draft.leaves
+            if path.is_below(node)
+        }
+        places = [*self._to, *elements]
+        states = {(slot.node, slot.root) for slot in draft.slots.values()} if places else ()
+        return [*places, *(twin_of(place, *state) for place in places for state in states)]
 
-    def news(self, error: NothingNamed, draft: Draft) -> Iterator[Problem]:
-        """What is wrong with an edit, and would be if all the earlier ones had been done."""
+    def news(self, error: NothingNamed, edit: Operation, draft: Draft) -> Iterator[Problem]:
+        """What is wrong with what an edit names, and would be if all the earlier ones had been done."""
         places = self.places(draft)
         for problem in error.problems:
             pattern = error.patterns.get(problem)
-            if pattern is not None:
-                is_explained = any(may_meet(pattern.text, place) for place in places)
-            else:
-                is_explained = bool(places) if error.is_too_few else self._is_other_count
-            if not is_explained:
+            own = (edit.patterns or ("**",)) if pattern is None else (pattern.text,)
+            explaining = places if error.is_too_few else self._from
+            if not any(may_meet(one, place) for one in own for place in explaining):
                 yield problem
+
+
+def twin_of(place: str, node: LeafPath, root: LeafPath) -> str:
+    """A pattern of where the twins stand of params at a place: below the node that mirrors the ``root``."""
+    front, state = f"{root.exact_pattern}/" if root else "", node.exact_pattern
+    if place.startswith(front):
+        return f"{state}/{place.removeprefix(front)}"
+    return state if may_meet(place, root.exact_pattern) else place
+
+
+def before_wildcards(pattern: str) -> str:
+    """A pattern of all that stands below the keys of one in front of its first wildcard, or its own if it has none.
+
+    >>> before_wildcards("params/layers_{1..2}/kernel"), before_wildcards("params/head")
+    ('params/**', 'params/head')
+    """
+    keys = pattern.split("/")
+    known = list(itertools.takewhile(lambda key: not _WILD.search(key), keys))
+    return "/".join(known if known == keys else [*known, "**"])
 
 
 def targets_of(edit: Operation) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-from surgery_cli.errors import Problem
+from surgery_cli.draft.recipe import SOURCE, Draft
+from surgery_cli.errors import PlanError, Problem
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.words.advice import worded
@@ -37,11 +38,9 @@ def no_match(
     for node in filter(None, nodes):
         texts.setdefault(node.text, node)
     keys = {key for text in texts for key in text.split("/")}
-    strange = [
-        key
-        for key in ([] if pattern.is_regex else pattern.text.strip("/").split("/"))
-        if key not in keys and not any(c in key for c in "*?[{%")
-    ]
+    typed = [] if pattern.is_regex else pattern.text.strip("/").split("/")
+    strange = [key for key in typed if key not in keys and not any(c in key for c in "*?[{%")]
+    unmatched = [key for key in typed if any(c in key for c in "*?[{") and _is_of_none(key, keys)]
     if meant := _meant(pattern, printed, field):
         return meant
     similar = nearest(strange[0], keys) if strange else []
@@ -54,6 +53,8 @@ def no_match(
         why = f"no key is called '{strange[0]}'"
     elif pattern.text.strip("/") in texts:
         why = "a path has these keys, but `*`, `?`, `[`, `{` are wildcards and `%2F` is a slash"
+    elif unmatched:
+        why = f"'{unmatched[0]}' matches no key"
     elif close:
         why = "its keys exist, but not at this place"
     layers = "" if pattern.is_regex else recipe_for_layers(pattern.text, keys)
@@ -65,6 +66,34 @@ def no_match(
         else worded("`surgery inspect` lists the paths{}{}", more, layers),
         field=field,
     )
+
+
+def moved_since(pattern: PathPattern, draft: Draft, field: str | None = None) -> Problem | None:
+    """What to say of a pattern that names leaves of the source, and none where they stand by now; None of others."""
+    stood = {path: draft.standing(path).text for path in draft.source_tree}
+    meant = pattern.named(stood)
+    if not meant:
+        return None
+    here = {
+        out.home.path: path
+        for path, out in draft.leaves.items()
+        if out.home is not None and out.home.source == SOURCE
+    }
+    old = next((path for path in meant if path in here), next(iter(meant)))
+    why = f"an earlier edit has taken '{stood[old]}' away"
+    fix = "put this edit in front of that one, or leave it out"
+    if old in here:
+        why = f"an earlier edit has moved '{stood[old]}' to '{here[old]}'"
+        fix = "name the place where it stands by now, or put this edit in front of that one"
+    return Problem(f"'{pattern.text}' matches nothing", why, fix, field=field)
+
+
+def _is_of_none(key: str, keys: Iterable[str]) -> bool:
+    """True if a key with wildcards names none of the ``keys``."""
+    try:
+        return not PathPattern(key).named({LeafPath((one,)): one for one in keys})
+    except PlanError:  # braces that hold slashes
+        return False
 
 
 def _meant(

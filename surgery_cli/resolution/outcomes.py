@@ -54,12 +54,24 @@ def with_outcome(
         if not is_old:
             taken = _assumption(after.slots[path], recipe.policy, effect)
             assumed |= {} if taken is None else {(after.slots[path].state, taken): None}
-    deleted = len(before.slots.keys() - after.leaves.keys() - chosen) - twins["moved"]
-    if deleted > 0 and effect is None:  # else they are a part of others
-        twins["deleted"] = deleted
+    if effect is None:  # else they are a part of others
+        twins["deleted"] = len(_gone(before, after) - chosen)
     told = {policy: n for policy, n in twins.items() if n}
     outcome = EditOutcome(len(chosen), told, changed_bytes, tuple(assumed))
     return after.replaced(outcomes=(*after.outcomes, outcome))
+
+
+def _gone(before: Draft, after: Draft) -> set[LeafPath]:
+    """The slots that stand nowhere any more, where others may have come to stand, as elements of a list move up."""
+    if after.leaves is before.leaves:
+        return set()
+    still, known = ({id(out) for out in each.leaves.values()} for each in (after, before))
+    return {
+        path
+        for path in before.slots.keys() & before.leaves.keys()
+        if id(before.leaves[path]) not in still
+        and (path not in after.leaves or id(after.leaves[path]) in known)
+    }
 
 
 def said_of(note: str, named: Collection[LeafPath] | None) -> Iterator[Remark]:

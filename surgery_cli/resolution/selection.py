@@ -9,7 +9,7 @@ from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import Gathering, PlanError, Problem, raise_all
 from surgery_cli.operations.base import Operation
 from surgery_cli.optimizer.follow.mirroring import double_named
-from surgery_cli.resolution.no_match import no_match, zeros_missed
+from surgery_cli.resolution.no_match import moved_since, no_match, zeros_missed
 from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath, Match, PathPattern, Selection
 from surgery_cli.tree.specs import LeafKind, has_dtype
@@ -82,8 +82,7 @@ def _named(edit: Operation, draft: Draft) -> dict[PathPattern, dict[LeafPath, Ma
         if missed := zeros_missed(pattern, found, draft.texts, field):
             problems[missed] = pattern
         elif not found:
-            missed = no_match(pattern, draft.texts, draft.tree.nodes, field, _OPTIONAL)
-            problems[missed] = pattern
+            problems[_no_match(pattern, draft, field)] = pattern
         elif not any(map(edit.selectable, specs)):
             kinds = ", ".join(sorted({spec.type_text for spec in specs}))
             missed = Problem(
@@ -95,6 +94,11 @@ def _named(edit: Operation, draft: Draft) -> dict[PathPattern, dict[LeafPath, Ma
             problems[missed] = pattern
     _raise_missed(problems)
     return named
+
+
+def _no_match(pattern: PathPattern, draft: Draft, field: str) -> Problem:
+    moved = moved_since(pattern, draft, field)
+    return moved or no_match(pattern, draft.texts, draft.tree.nodes, field, _OPTIONAL)
 
 
 def _raise_missed(problems: Mapping[Problem, PathPattern]) -> None:
@@ -146,7 +150,7 @@ def _excluded(
             problems[missed] = pattern
         if missed or found or (edit.optional and not texts):
             continue
-        problem = no_match(pattern, draft.texts, draft.tree.nodes, "except", _OPTIONAL)
+        problem = _no_match(pattern, draft, "except")
         if pattern.named(draft.texts):
             problem = Problem(
                 f"the exception '{pattern.text}' leaves nothing out",

@@ -117,7 +117,7 @@ class Stage:
         try:
             selected = select(edit, draft)
         except NothingNamed as error:
-            if news := tuple(self._doubts.news(error, draft)):
+            if news := tuple(self._doubts.news(error, edit, draft)):
                 error.problems = news
                 raise
             selected = select(msgspec.structs.replace(edit, optional=True, expect=None), draft)
@@ -213,7 +213,8 @@ class Stage:
                 draft = self.edited(draft, edit, index)
             except NothingNamed:
                 what_is_there = msgspec.structs.replace(edit, optional=True, expect=None)
-                if edit.writes and names_any(what_is_there, draft):
+                # of `keep` the rest would go
+                if edit.writes and not edit.is_literal and names_any(what_is_there, draft):
                     with gathering.catching():
                         draft = self.edited(draft, what_is_there, index)
                 raise
@@ -226,9 +227,11 @@ class Stage:
             SurgeryError: what is wrong with the edit, with its file and line.
         """
         self._named = None
+        is_read = False
         try:
             edit.check_values()
             edit = edit.settled(self.read_file)
+            is_read = True
             draft = self.arrivals.surveyed(draft, self, self.survey)
             after = edit.rewrite(draft, self)
             if after.items.front != draft.items.front:
@@ -248,13 +251,12 @@ class Stage:
             after = after.noting(*said_of(edit.note, self._named))
             self.inverse.see(edit, draft, after)
             return with_outcome(after, draft, changed, self._named, edit.effect)
-        except Consequence:
-            self._doubts.failed(edit, None)
-            return draft
         except SurgeryError as error:
             error.problems = tuple(p for p in error.problems if self._doubts.is_news(p))
-            self._doubts.failed(edit, self._named)
-            if not error.problems:
+            is_in_the_way = is_read and type(error) is PlanError
+            is_news = bool(error.problems) and not (is_in_the_way and self._doubts.may_undo(edit))
+            self._doubts.failed(edit, error if is_news else None, self._named)
+            if isinstance(error, Consequence) or not is_news:
                 return draft
             if index < len(self._plan.origins):
                 origin = self._plan.origins[index]

@@ -16,7 +16,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import Listing, reading, step_name
 from surgery_cli.store.locate.location import Location, locate
 from surgery_cli.store.locate.step_formats import renumbered, step_formats
-from surgery_cli.store.locate.steps import Step, find_steps
+from surgery_cli.store.locate.steps import SURE_PREFIXES, Step, find_steps
 from surgery_cli.store.write.destination import real_path
 from surgery_cli.surgery.notes import steps_replaced
 from surgery_cli.surgery.preparation import Prepared
@@ -60,7 +60,8 @@ def into_run(source: str, destination: str, options: Options) -> Asked:
         )
     steps = _steps_of(target)
     new = target / renumbered(step.name, options.as_step, _finished(steps))
-    _refuse_taken(target, steps, options.as_step)
+    prefix = named.prefix if (named := step_name(step.name)) is not None else ""
+    _refuse_taken(target, steps, options.as_step, prefix=prefix)
     item = options.item if location.shape == "root" else None
     return Asked(str(step), str(new), replace(options, step=None, as_step=None, item=item))
 
@@ -96,7 +97,7 @@ def check_new_step(target: Path, prepared: Prepared) -> None:
             why=f"the step that is read is called '{own.name}'",
             fix=f"name it '{target.parent / wanted}'",
         )
-    _refuse_taken(target.parent, steps, named.number, but=target.name)
+    _refuse_taken(target.parent, steps, named.number, prefix=named.prefix, but=target.name)
 
 
 def _steps_of(run: Path) -> list[Step]:
@@ -108,14 +109,15 @@ def _finished(steps: list[Step]) -> list[str]:
     return [step.name for step in steps if step.is_finished]
 
 
-def _refuse_taken(run: Path, steps: list[Step], number: int, *, but: str = "") -> None:
-    """``but``: a name of that step which is asked after elsewhere.
+def _refuse_taken(run: Path, steps: list[Step], number: int, *, prefix: str, but: str = "") -> None:
+    """``but``: a name of that step which is asked after elsewhere; ``prefix``: of the names of the run's steps.
 
     Raises:
         DestinationError: the run has a step of that number, finished or not, in whichever spelling.
     """
     for step in steps:
-        if step.number == number and step.name != but:
+        is_of_run = prefix == step.prefix or {prefix, step.prefix} <= SURE_PREFIXES
+        if step.number == number and step.name != but and is_of_run:
             state = "a finished step" if step.is_finished else "a save that is not finished"
             raise DestinationError(
                 f"step {number} of '{run}' is taken",
@@ -161,12 +163,17 @@ def counters_inside(prepared: Prepared) -> set[LeafPath]:
 
 
 def step_beside(target: Path, prepared: Prepared) -> Path | None:
-    """The step that is read, where the result is to stand beside it."""
+    """The step that is read, where the result is to stand beside it as one of the same run, by its name.
+
+    `expA_1` beside `expB_1` is none.
+    """
     step = _step_of(prepared.checkpoint.location)
-    is_beside = step is not None and prepared.checkpoint.location.shape != "root"
-    return (
-        step if is_beside and step is not None and real_path(target).parent == step.parent else None
-    )
+    if step is None or prepared.checkpoint.location.shape == "root":
+        return None
+    names = [name for each in (step, target) if (name := step_name(each.name)) is not None]
+    prefixes = {name.prefix for name in names}
+    is_one_run = len(prefixes) == 1 or prefixes <= SURE_PREFIXES
+    return step if is_one_run and real_path(target).parent == step.parent else None
 
 
 def _step_of(location: Location) -> Path | None:

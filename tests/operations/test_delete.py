@@ -253,3 +253,19 @@ def test_what_an_edit_left_empty_is_known_to_the_next():
     """As to a plan of its own on the result, where params and moments are empty alike."""
     draft = resolved(adam({"a": W}), Delete(at="params/*"), Delete(at="params"))
     assert printed(draft) == ["opt_state/0/count", "opt_state/1", "step"]
+
+
+LAYERS = {"layers": [{"w": W, "b": B} for _ in range(4)], "out": W}
+
+
+@pytest.mark.parametrize(
+    ("at", "gone"), [((1,), {1}), ((3,), {3}), ((1, 2), {1, 3}), ((0, 0), {0, 1}), ((2, 1), {1, 2})]
+)
+def test_an_element_of_a_list_is_removed_whatever_moves_up_to_its_place(at, gone):
+    """With its twins; ``gone`` are the elements of the source, of which one after the other goes."""
+    draft = resolved(adam(LAYERS), *(Delete(at=f"params/layers/{index}") for index in at))
+    trees = ("params", "opt_state/0/mu", "opt_state/0/nu")
+    assert {str(path) for path in draft.removed} == {
+        f"{tree}/layers/{index}/{key}" for tree in trees for index in gone for key in "wb"
+    }
+    assert [outcome.twins["deleted"] for outcome in draft.outcomes] == [4] * len(at)

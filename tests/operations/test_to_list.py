@@ -15,6 +15,7 @@ from flax.serialization import to_state_dict
 
 from surgery_cli import surgery
 from surgery_cli.errors import PlanError
+from surgery_cli.operations.delete import Delete
 from surgery_cli.operations.to_dict import ToDict
 from surgery_cli.operations.to_list import ToList
 from surgery_cli.planning import plan_from_document, plan_of
@@ -118,3 +119,19 @@ def test_the_preview_names_the_places_that_hold_nothing(source: Path, tmp_path: 
     notes = list(map(str, report.notes))
     assert "the list 'opt_state' holds None at index 0" in notes
     assert sum("`plans/nnx-to-linen-like.yaml`" in note for note in notes) == 1
+
+
+def test_a_place_that_was_deleted_holds_nothing_among_params_and_twins(tmp_path: Path) -> None:
+    """What the refusal without ``length`` advises."""
+    params = {"layers": [{"w": jnp.arange(3.0) + n} for n in range(3)]}
+    state = {"params": params, "opt_state": TX.init(params)}
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "source", state)
+    edits = [ToDict(at="params/layers"), Delete(at="params/layers/1")]
+    with pytest.raises(PlanError, match="length: 3"):
+        surgery.plan(str(tmp_path / "source"), plan_of([*edits, ToList(at="params/layers")]))
+    plan = plan_of([*edits, ToList(at="params/layers", length=3)])
+    surgery.apply(str(tmp_path / "source"), str(tmp_path / "new"), plan)
+    left = {"layers": [params["layers"][0], None, params["layers"][2]]}
+    wanted = {"params": left, "opt_state": TX.init(left)}
+    same(restored(tmp_path / "new", wanted), wanted)

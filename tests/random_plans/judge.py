@@ -170,10 +170,15 @@ class Removed:
 
 
 def removed(world: World, state: State) -> Removed:
-    """What the report must list as removed: empties aside, which may have been filled."""
+    """What the report must list as removed: empties aside, which may have been filled.
+
+    What came to stand in its place from elsewhere in the source, as the next element of a list, is none of it.
+    """
     homes = {home for leaf in state.leaves.values() for home in (leaf.home, *leaf.joined)}
     values = {path for path, value in world.stored.items() if not isinstance(value, Empty)}
-    gone = {path for path in values if ("", path) not in homes and path not in state.leaves}
+    others = {path for path, leaf in state.leaves.items() if leaf.home and leaf.home[0] == ""}
+    left = state.leaves.keys() - others
+    gone = {path for path in values if ("", path) not in homes and path not in left}
     return Removed(set(map(printed, gone)), set(map(printed, values)))
 
 

@@ -207,6 +207,20 @@ def test_force_and_another_format_are_refused(tmp_path):
     assert state(run) == before
 
 
+@pytest.mark.parametrize("name", ["expB_1", "expC_7", "expB-1"])
+def test_names_that_end_in_a_number_are_no_steps_of_one_run(tmp_path, name):
+    """A folder of experiments, each a checkpoint: only `N`, `step_N`, `ckpt_N`, `checkpoint_N` say that they are."""
+    run = saved(tmp_path / "elsewhere" / "run")
+    for made in ("expA_1", "expB_0"):
+        shutil.copytree(run / "3" / "default", tmp_path / made)
+    report = apply(tmp_path / "expB_0", tmp_path / name)
+    assert not any(
+        "a new step of the run" in note for note in report.consequences if name != "expB_1"
+    )
+    with pytest.raises(DestinationError, match="is not how this run names its steps"):
+        apply(tmp_path / "expA_1", tmp_path / "expA_01")
+
+
 def test_what_fails_on_values_leaves_the_run_as_it_was(tmp_path):
     tree = {"params": {"w": np.zeros(8, np.float32)}}
     with ocp.CheckpointManager(tmp_path / "run") as manager:
