@@ -257,6 +257,9 @@ def _of_all(group: Sequence[Problem]) -> Problem:
     more = f"and so it is with {rest} more" if rest else f"so it is with all {len(group)}"
     if 0 < len(others) <= _MOST_OTHERS:
         more += f": {', '.join(others)}"
+    lines = dict.fromkeys(str(one.line) for one in group if one.line != group[0].line)
+    if lines:
+        more += f" ({'line' if len(lines) == 1 else 'lines'} {', '.join(lines)})"
     return msgspec.structs.replace(
         group[0],
         what=what,

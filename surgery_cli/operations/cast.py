@@ -83,7 +83,7 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
         Meta(
             description="What to do where values that count become 0: refuse, or keep these zeros. They count in a leaf"
             " without negative values (a second moment, by whose root training divides), and where they are larger"
-            " than the rounding of the largest value."
+            " than the rounding of the largest value. Subnormal ones do not count: devices take them for 0."
         ),
     ] = "error"
 

@@ -26,7 +26,8 @@ from surgery_cli.words.advice import worded
 class Normalize(Numeric, tag="normalize", kw_only=True, frozen=True):
     """Scale leaves so that their norm, over all axes or over given ones, is 1 or another number.
 
-    A norm that would turn values into zeros, or infinities, of their dtype is refused.
+    A norm that would turn values into zeros, or infinities, of their dtype is refused; subnormal values, that devices
+    take for 0, may become 0.
     """
 
     norm: Annotated[

@@ -21,7 +21,8 @@ from surgery_cli.tree.specs import LeafSpec
 class Rescale(Numeric, tag="rescale", kw_only=True, frozen=True):
     """Multiply leaves by a number, or by an array that broadcasts to them.
 
-    A factor that would turn values into zeros, or infinities, of their dtype is refused.
+    A factor that would turn values into zeros, or infinities, of their dtype is refused; subnormal values, that devices
+    take for 0, may become 0.
     """
 
     by: Annotated[

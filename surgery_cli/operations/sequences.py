@@ -114,7 +114,9 @@ def asked_hole(node: LeafPath, found: list[int]) -> Problem:
     return Problem(
         f"the list '{node}' would have {indices_text(found)}",
         why="a list has no holes, and the edit says which index each leaf gets",
-        fix=worded("the first free index is {}; {moves} of `rename` places several at once", free),
+        fix=worded(
+            "the first that is left out is {}; {moves} of `rename` places several at once", free
+        ),
         path=str(node),
         field="to",
     )

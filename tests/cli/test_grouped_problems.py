@@ -202,3 +202,13 @@ def test_no_sentence_shows_the_first_of_some_names_without_their_count():
             ends = [one.upper for one in cut if isinstance(one.upper, ast.Constant | ast.Name)]
             found += [f"{file.name}:{node.lineno}" for end in ends]
     assert found == ["lists.py:18"]
+
+
+def test_the_lines_of_those_that_are_left_out_are_said():
+    problems = [
+        Problem(f"'params/a_{n}/w' is not there", path=f"params/a_{n}/w", file="p.yaml", line=line)
+        for n, line in enumerate([2, 2, 3, 5, 5])
+    ]
+    (one,) = grouped(problems)
+    assert one.line == 2
+    assert one.why.endswith("(lines 3, 5)")

@@ -184,7 +184,7 @@ def test_a_second_moment_that_would_become_zero_is_refused_with_count_and_smalle
         edited(Cast(to="float16"), leaf)
     said = str(caught.value)
     assert "2 of its 4 values are not 0 and would become 0, the smallest 5e-10" in said
-    assert "use bfloat16, leave the optimizer state out with `except: opt_state`" in said
+    assert "use bfloat16, leave the leaf out with `except` (an optimizer state as a whole)" in said
     assert "`underflow: keep`" in said
     assert caught.value.problems[0].path == "params/Dense_0/kernel"
 

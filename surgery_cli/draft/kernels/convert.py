@@ -25,7 +25,7 @@ from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
 
 _WAY_OUT: Final = worded(
-    "use bfloat16, leave the optimizer state out with {except: opt_state}, or `cast` with"
+    "use bfloat16, leave the leaf out with {except} (an optimizer state as a whole), or `cast` with"
     " {underflow: keep}"
 )
 
