@@ -17,12 +17,11 @@ from surgery_cli.operations.regrouping import Regrouping
 from surgery_cli.operations.sequences import OptimizerState
 from surgery_cli.resolution.selection import NothingNamed
 from surgery_cli.tree.paths import LeafPath, PathPattern
-from surgery_cli.tree.specs import lists_in
 from surgery_cli.tree.spelling import is_spelled, unescaped
 from surgery_cli.tree.targets import REFERENCE
 
 _OPEN_RANGE: Final = re.compile(r"\{[0-9]+\.\.\}")
-_WILD: Final = re.compile(r"[*?{]")
+_WILD: Final = re.compile(r"[*?{\[]")
 
 
 class Doubts:
@@ -70,10 +69,10 @@ class Doubts:
         """True unless it is there because of one that is reported already."""
         return problem.what not in self._known and problem.path not in self._of_unsure_shape
 
-    def may_undo(self, edit: Operation) -> bool:
-        """True if what is in the way of an edit, other than what it names, may not be there without earlier problems.
+    def may_explain(self, edit: Operation) -> bool:
+        """True if what is wrong with an edit, other than what it names, may come of an earlier one that was not done.
 
-        Another leaf in its place, parts that do not fit together, a statement that does not hold.
+        Another leaf stands in its place, parts do not fit together, a statement does not hold.
         """
         if isinstance(edit, LeafOperation):
             return False
@@ -84,15 +83,15 @@ class Doubts:
 
     def places(self, draft: Draft) -> list[str]:
         """Patterns of where leaves might stand by now, at or below: elements of lists move up, and twins along."""
-        optimizer = OptimizerState(draft)
         elements = {
-            LeafPath(path[: len(node) + 1]).exact_pattern
-            for node in (lists_in(draft.leaves) if self._from else ())
-            if not optimizer.holds(node)
-            for path in draft.leaves
-            if path.is_below(node)
+            LeafPath(path[: depth + 1])
+            for path in (draft.leaves if self._from else ())
+            for depth, key in enumerate(path)
+            if isinstance(key, int)
         }
-        places = [*self._to, *elements]
+        optimizer = OptimizerState(draft)
+        moving = [one.exact_pattern for one in elements if not optimizer.holds(one.parent)]
+        places = [*self._to, *moving]
         states = {(slot.node, slot.root) for slot in draft.slots.values()} if places else ()
         return [*places, *(twin_of(place, *state) for place in places for state in states)]
 
@@ -161,6 +160,10 @@ def may_meet(one: str, other: str) -> bool:
     for a, b in zip(one.strip("/").split("/"), other.strip("/").split("/"), strict=False):
         if "**" in (a, b):
             return True
+        if a == b:
+            continue
+        if not (_WILD.search(a) or _WILD.search(b)):
+            return False
         try:
             first, second = PathPattern(a), PathPattern(b)
         except PlanError:  # braces that hold slashes

@@ -253,8 +253,8 @@ class Stage:
             return with_outcome(after, draft, changed, self._named, edit.effect)
         except SurgeryError as error:
             error.problems = tuple(p for p in error.problems if self._doubts.is_news(p))
-            is_in_the_way = is_read and type(error) is PlanError
-            is_news = bool(error.problems) and not (is_in_the_way and self._doubts.may_undo(edit))
+            is_of_draft = is_read and type(error) is PlanError
+            is_news = bool(error.problems) and not (is_of_draft and self._doubts.may_explain(edit))
             self._doubts.failed(edit, error if is_news else None, self._named)
             if isinstance(error, Consequence) or not is_news:
                 return draft
