@@ -437,8 +437,9 @@ BLOCKS = {"blocks": [{"w": W, "b": B} for _ in range(4)], "out": {"w": W}}
         ("{unstack: A/kernel, to: 'params/r_{0..9}'}", "{rename: C/kernel, to: A/kernel}", False),
         ("{delete: params/Dens_1}", "{rename: C, to: B}", False),
         ("{delete: params/Dens_1}", "{add: B, like: A, init: zeros}", False),
-        ("{delete: params/Dens_1}", "{assert: B, exists: false}", False),
-        ("{delete: A, expect: 1}", "{assert: params, count: 4}", False),
+        ("{delete: params/Dens_1}", "{assert: B, exists: false}", True),
+        ("{delete: A, expect: 1}", "{assert: A, exists: false}", False),
+        ("{delete: A, expect: 1}", "{assert: params, count: 7}", True),
         ("{rename: A, to: B}", "{rename: C/bias, to: C/kernel}", True),
         ("{rename: params/x, to: params/y}", "{rename: C, to: ''}", True),
         ("{rescale: params/x, by: 2}", "{rename: C, to: A}", True),
@@ -449,7 +450,9 @@ BLOCKS = {"blocks": [{"w": W, "b": B} for _ in range(4)], "out": {"w": W}}
         ("{keep: params, expect: 5}", "{cast: opt_state/0/mu, to: bfloat16}", False),
         ("{keep: params, expect: 5}", "{cast: opt_state/0/xi, to: bfloat16}", True),
         # values and shapes
-        ("{cast: params/x, to: bfloat16}", "{assert: A, dtype: bfloat16}", False),
+        ("{cast: A, to: flot16}", "{assert: A, dtype: bfloat16}", False),
+        ("{cast: A, to: flot16}", "{assert: B, dtype: bfloat16}", True),
+        ("{cast: params/x, to: bfloat16}", "{assert: A, dtype: bfloat16}", True),
         (
             "{transpose: A/kernel, axes: [0, 0]}",
             "{concat: [A/kernel, C/bias], to: D, axis: 0}",
@@ -475,7 +478,7 @@ def test_what_is_in_the_way_is_said_unless_an_earlier_edit_might_have_removed_it
     before = [p.what for p in problems(tree, first)]
     found = [p.what for p in problems(tree, first, second)]
     assert found[: len(before)] == before
-    assert len(found) - len(before) == said
+    assert (len(found) > len(before)) == said
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def renumbered(path: LeafPath, closing: Closing) -> LeafPath:
 
 def gap_notes(closing: Closing) -> Iterator[Consequence]:
     """For the preview: which lists close a gap."""
-    for node, found in closing.items():
+    for node, found in sorted(closing.items(), key=lambda each: str(each[0])):
         said = f"{indices_text([*found])} become 0 to {len(found) - 1}"
         yield Consequence(DocsPage.RENAME, f"the list '{node}' closes its gap: {said}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -16,11 +16,13 @@ from surgery_cli.operations.rearranging import ShapeEdit
 from surgery_cli.operations.regrouping import Regrouping
 from surgery_cli.operations.sequences import OptimizerState
 from surgery_cli.resolution.selection import NothingNamed
+from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.spelling import is_spelled, unescaped
 from surgery_cli.tree.targets import REFERENCE
 
 _OPEN_RANGE: Final = re.compile(r"\{[0-9]+\.\.\}")
+_MOST_NEAR: Final = 64
 _WILD: Final = re.compile(r"[*?{\[]")
 
 
@@ -32,32 +34,45 @@ class Doubts:
         """Patterns of where edits that failed say that they put leaves."""
         self._from: list[str] = []
         """Patterns of what they might have taken away."""
-        self._touched: list[str] = []
-        """Patterns of all that edits which failed name, those of values as well."""
+        self._meant: list[str] = []
+        """Patterns of the places at which they might have changed something, as far as that can be told."""
+        self._meant_values: list[str] = []
+        """Likewise of edits of values."""
+        self._near: list[str] = []
+        """What stands near to names that name nothing: edits of places may mean that."""
         self._of_unsure_shape: set[str] = set()
         """Leaves to which an edit could not give a shape: later ones may not fit them for that reason alone."""
         self._known: set[str] = set()
         """What consequences of reported problems say."""
 
     def failed(
-        self, edit: Operation, error: SurgeryError | None, named: Iterable[LeafPath] | None = None
+        self,
+        edit: Operation,
+        error: SurgeryError | None,
+        draft: Draft,
+        named: Iterable[LeafPath] | None = None,
     ) -> None:
         """Remember an edit that was not done, for a reason of its own or as the ``error`` says.
 
-        ``named`` are the leaves that it named, if it came so far. Where its patterns are wrong, it might mean any.
+        ``named`` are the leaves that it named, if it came so far.
         """
         if not edit.writes:
             return
+        missing = error.patterns.values() if isinstance(error, NothingNamed) else ()
+        texts = {pattern.text for pattern in missing}
+        targets = targets_of(edit, texts)
         wrong = {problem.field for problem in error.problems} if error else set()
-        is_misnamed = isinstance(error, NothingNamed) and bool(error.patterns)
-        patterns = ["**"] if is_misnamed or not edit.patterns else list(edit.patterns)
-        targets = targets_of(edit)
         if wrong & {*(edit.target_fields or ())}:  # the right one may have more, or other numbers
             targets = [before_wildcards(target) for target in targets]
-        self._touched += [*patterns, *targets]
-        if not isinstance(edit, LeafOperation):
+        meant = [] if texts else list(edit.patterns or ("**",))
+        if isinstance(edit, LeafOperation):
+            self._meant_values += meant
+        else:
+            there = (*draft.texts.values(), *(node.text for node in draft.tree.nodes if node))
+            self._near += (near for text in texts for near in nearest(text, there, _MOST_NEAR))
             self._to += targets
-            self._from += patterns
+            self._from += meant or ["**"]
+            self._meant += [*meant, *targets]
         if isinstance(edit, ShapeEdit) and named is not None:
             self._of_unsure_shape.update(map(str, named))
 
@@ -69,17 +84,21 @@ class Doubts:
         """True unless it is there because of one that is reported already."""
         return problem.what not in self._known and problem.path not in self._of_unsure_shape
 
-    def may_explain(self, edit: Operation) -> bool:
+    def may_explain(self, edit: Operation, named: Collection[LeafPath] | None) -> bool:
         """True if what is wrong with an edit, other than what it names, may come of an earlier one that was not done.
 
-        Another leaf stands in its place, parts do not fit together, a statement does not hold.
+        Another leaf stands in its place, parts do not fit together, a statement does not hold of the leaves ``named``.
         """
         if isinstance(edit, LeafOperation):
             return False
-        is_of_values = isinstance(edit, Regrouping) or not edit.writes
-        touched = self._touched if is_of_values else [*self._to, *self._from]
+        if not edit.writes and named:
+            places = [*self._meant, *self._meant_values]
+            leaves = (path.exact_pattern for path in named)
+            return all(any(may_meet(leaf, place) for place in places) for leaf in leaves)
+        values = self._meant_values if isinstance(edit, Regrouping) else ()
+        places = [*self._meant, *self._near, *values]
         own = [*edit.patterns, *targets_of(edit)]
-        return any(may_meet(one, other) for one in own for other in touched)
+        return any(may_meet(one, place) for one in own for place in places)
 
     def places(self, draft: Draft) -> list[str]:
         """Patterns of where leaves might stand by now, at or below: elements of lists move up, and twins along."""
@@ -125,15 +144,20 @@ def before_wildcards(pattern: str) -> str:
     return "/".join(known if known == keys else [*known, "**"])
 
 
-def targets_of(edit: Operation) -> list[str]:
-    """Patterns of where an edit says that it puts leaves, at or below."""
+def targets_of(edit: Operation, missing: Collection[str] = ()) -> list[str]:
+    """Patterns of where an edit says that it puts leaves, at or below.
+
+    With ``missing``, patterns of it, not where it puts what others name.
+    """
     if edit.target_fields is None:
         return ["**"]
     found: list[str] = []
     for field in msgspec.structs.fields(edit):
         said = getattr(edit, field.name)
         if said and field.encode_name in edit.target_fields:
-            several = said.values() if isinstance(said, Mapping) else said
+            several = said
+            if isinstance(said, Mapping):
+                several = [to for at, to in said.items() if not missing or at in missing]
             found += map(pattern_of, [said] if isinstance(said, str) else several)
     return found
 

@@ -254,8 +254,9 @@ class Stage:
         except SurgeryError as error:
             error.problems = tuple(p for p in error.problems if self._doubts.is_news(p))
             is_of_draft = is_read and type(error) is PlanError
-            is_news = bool(error.problems) and not (is_of_draft and self._doubts.may_explain(edit))
-            self._doubts.failed(edit, error if is_news else None, self._named)
+            is_news = bool(error.problems)
+            is_news &= not (is_of_draft and self._doubts.may_explain(edit, self._named))
+            self._doubts.failed(edit, error if is_news else None, draft, self._named)
             if isinstance(error, Consequence) or not is_news:
                 return draft
             if index < len(self._plan.origins):

@@ -55,7 +55,7 @@ def _leaves_come_where_edits_say(monkeypatch: pytest.MonkeyPatch) -> None:
         came = after.leaves.keys() - draft.leaves.keys()
         came -= {LeafPath(path[:n]) for path in draft.leaves for n in range(len(path))}  # emptied
         doubts = Doubts()
-        doubts.failed(edit, None)
+        doubts.failed(edit, None, draft)
         places = [*doubts.places(draft), *doubts.places(after)] if came else []
         for path in came:
             assert any(may_meet(path.exact_pattern, place) for place in places), (edit, path)
