@@ -41,10 +41,10 @@ class Measurement:
 class Places:
     """Where a row finds its checkpoints; ``edited`` is a copy of ``source`` with one leaf edited.
 
-    ``tenth`` and ``tenth_donor`` are a tenth the size of ``source``; ``stacked`` has its layers in one leaf, as
-    `nn.scan` keeps them, ``vocabulary`` as many bytes in one embedding; ``leaves`` has many leaves, ``some_leaves``
-    no more than 20,000, ``large`` has one large leaf, ``logical`` far more bytes than its files. ``model`` is a Llama
-    as transformers saves it, ``scanned`` the same as MaxText does.
+    ``tenth`` and ``tenth_donor`` are a tenth the size of ``source``, ``twice`` is twice that; ``stacked`` has its
+    layers in one leaf, as `nn.scan` keeps them, ``vocabulary`` as many bytes in one embedding; ``leaves`` has many
+    leaves, ``some_leaves`` no more than 20,000, ``large`` has one large leaf, ``logical`` far more bytes than its
+    files. ``model`` is a Llama as transformers saves it, ``scanned`` the same as MaxText does.
     """
 
     source: Path
@@ -52,6 +52,7 @@ class Places:
     edited: Path
     tenth: Path
     tenth_donor: Path
+    twice: Path
     stacked: Path
     vocabulary: Path
     leaves: Path
@@ -457,13 +458,19 @@ def _rows() -> list[Row]:
             _orbax("leaf"),
             compared=(KERNEL,),
         ),
-        _bucket_row(
-            "bucket-bfloat16",
-            "everything cast to bfloat16",
-            "source",
-            _edit("cast", "--to", "bfloat16", *MEMORY),
-            _orbax("bfloat16"),
-            compared=(KERNEL, MU, NU),
+        *(
+            _bucket_row(
+                key,
+                name,
+                source,
+                _edit("cast", "--to", "bfloat16", *MEMORY),
+                _orbax("bfloat16"),
+                compared=(KERNEL, MU, NU),
+            )
+            for key, name, source in (
+                ("bucket-bfloat16", "everything cast to bfloat16", "source"),
+                ("bucket-bfloat16-twice", "… of a checkpoint of twice the size", "twice"),
+            )
         ),
         _bucket_row(
             "bucket-inspect",

@@ -76,12 +76,14 @@ def build(places: Places, names: set[str], sizes: Sizes) -> None:
     width = ["--width", str(sizes.width)]
     layers = ["layers", "--layers", str(sizes.layers), *width]
     tenth = ["layers", "--layers", str(max(sizes.layers // 10, 1)), *width]
+    twice = ["layers", "--layers", str(2 * sizes.layers), *width]
     logical = ["--leaf", sizes.rows, "--leaves", sizes.logical_leaves, "--chunks"]
     makers: dict[str, list[str]] = {
         "source": [*layers, "--seed", "0"],
         "donor": [*layers, "--seed", "1"],
         "tenth": [*tenth, "--seed", "0"],
         "tenth_donor": [*tenth, "--seed", "1"],
+        "twice": [*twice, "--seed", "0"],
         "stacked": [
             "layers",
             "--layers",
@@ -136,6 +138,7 @@ def size_in_bytes(text: str) -> int:
 def check_room(scratch: Path, needed: set[str], sizes: Sizes) -> None:
     """Exit if the results do not fit beside what they are made of."""
     room = 7 * sizes.source_bytes
+    room += 4 * sizes.source_bytes if "twice" in needed else 0
     room += 3 * sizes.large_chunks * sizes.chunk_bytes if "large" in needed else 0
     if shutil.disk_usage(scratch).free < room:
         sys.exit(f'"{scratch}" needs room for {room / 1e9:.1f} GB')

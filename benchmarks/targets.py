@@ -116,13 +116,20 @@ def targets(leaf_bytes: int) -> list[Target]:
         Target("gs:// one leaf: bytes down over the leaf's", bucket_bytes("down_bytes"), 1.05),
         Target("gs:// one leaf: bytes up over the leaf's", bucket_bytes("up_bytes"), 1.05),
         Target("gs:// one leaf: requests over files", requests_over_files, 8, ""),
+        # the size that is not mostly Python's start and the ends of the run, which no larger one pays again
         Target(
-            "gs:// cast: faster than the Orbax script",
-            _faster("bucket-bfloat16", ORBAX),
+            "gs:// cast of twice the size: faster than the Orbax script",
+            _faster("bucket-bfloat16-twice", ORBAX),
             2,
             at_least=True,
         ),
-        Target("gs:// cast: peak memory with 256 MiB", _peak("bucket-bfloat16"), WITH_256MIB, "MB"),
+        *(
+            Target(f"gs:// {what}: peak memory with 256 MiB", _peak(row), WITH_256MIB, "MB")
+            for what, row in (
+                ("cast", "bucket-bfloat16"),
+                ("cast of twice the size", "bucket-bfloat16-twice"),
+            )
+        ),
         Target("gs:// inspect: beyond its own requests", beyond_requests, 3, "s"),
         Target(
             "gs:// inspect: requests", lambda of: of("bucket-inspect", SURGERY, "requests"), 50, ""
@@ -153,4 +160,4 @@ def print_targets(measured: list[Row], leaf_bytes: int) -> None:
         limit = f"{sign} {target.limit:g} {target.unit}"
         lines.append(f"  {target.work:42}{figure:9.2f}   {limit:12}{'' if is_reached else 'NO'}")
     if lines:
-        print(f"\n{'what must be reached at 1.6 GB':44}{'figure':>9}", *lines, sep="\n")
+        print(f"\n{'what must be reached with --size 1.6GB':44}{'figure':>9}", *lines, sep="\n")
