@@ -85,8 +85,10 @@ def check_axes(axis: int | tuple[int, ...] | None, field: str) -> None:
         )
 
 
-def resolve_axes(axis: int | tuple[int, ...], ndim: int, field: str) -> tuple[int, ...]:
-    """Axes counted from the first.
+def resolve_axes(
+    axis: int | tuple[int, ...], ndim: int, field: str, of: str = "a leaf"
+) -> tuple[int, ...]:
+    """Axes counted from the first; ``of`` says whose they are.
 
     Raises:
         PlanError: there are none, one is not there, or one is named twice.
@@ -99,8 +101,9 @@ def resolve_axes(axis: int | tuple[int, ...], ndim: int, field: str) -> tuple[in
     if not axes or len(set(axes)) < len(axes) or any(not 0 <= n < ndim for n in axes):
         raise PlanError(
             worded(
-                "{} does not fit a leaf with {} axes",
+                "{} does not fit {} with {} axes",
                 FieldName(field, f"{', '.join(map(str, given))}"),
+                of,
                 ndim,
             ),
             why=f"axes are different numbers from {-ndim} to {ndim - 1}"

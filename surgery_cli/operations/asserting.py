@@ -22,7 +22,6 @@ from surgery_cli.words.advice import FieldName, joined, worded
 class Assertion(Operation):
     """Rules as an edit, which changes nothing; its own fields are those of the rules."""
 
-    is_literal: ClassVar[bool] = True
     writes: ClassVar[bool] = False
     selects_everything_without_at: ClassVar[bool] = True
     dtype_fields: ClassVar[tuple[str, ...]] = ("where_dtype", "dtype")

@@ -104,8 +104,8 @@ class Operation(
     """True if ``at`` may be left out (`cast`)."""
     instead_of_at: ClassVar[tuple[str, ...]] = ()
     """Names, as in the plan, of fields that name leaves in place of ``at`` (`moves` of `rename`)."""
-    is_literal: ClassVar[bool] = False
-    """True if twins follow only where a pattern names them (`keep`)."""
+    edits_the_rest: ClassVar[bool] = False
+    """True if what no pattern names is edited, twins like other leaves (`keep`)."""
     refuses_torn_twins: ClassVar[bool] = False
     """True if the edit may name params with their own twins: it refuses by itself what parts them (`rename`)."""
     takes_twins_apart: ClassVar[bool] = False
@@ -138,7 +138,7 @@ class Operation(
     @property
     def follows_nothing(self) -> bool:
         """True if the edit is about the leaves that its patterns name, and about no twin beside them."""
-        return self.is_literal or self.twins == "literal"
+        return not self.writes or self.edits_the_rest or self.twins == "literal"
 
     @property
     def patterns(self) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ class Expand(Rearranging, tag="expand", kw_only=True, frozen=True):
 
     def map(self, leaf: LeafSpec) -> Arrangement:
         count = 1 if isinstance(self.axis, int) else len(self.axis)
-        axes = resolve_axes(self.axis, len(leaf.shape) + count, "axis")
+        axes = resolve_axes(self.axis, len(leaf.shape) + count, "axis", "a result")
         sizes = iter(leaf.shape)
         every = range(len(leaf.shape) + count)
         return Reshape(tuple(1 if n in axes else next(sizes) for n in every))

@@ -18,7 +18,7 @@ class Keep(PlaceOperation, tag="keep"):
 op: keep
 at: params
 """
-    is_literal: ClassVar[bool] = True
+    edits_the_rest: ClassVar[bool] = True
     target_fields: ClassVar[tuple[str, ...]] = ()
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:

@@ -70,6 +70,8 @@ def no_match(
 
 def moved_since(pattern: PathPattern, draft: Draft, field: str | None = None) -> Problem | None:
     """What to say of a pattern that names leaves of the source, and none where they stand by now; None of others."""
+    if draft.texts is draft.source_tree.texts:
+        return None
     stood = {path: draft.standing(path).text for path in draft.source_tree}
     meant = pattern.named(stood)
     if not meant:

@@ -13,12 +13,12 @@ from surgery_cli.resolution.no_match import moved_since, no_match, zeros_missed
 from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath, Match, PathPattern, Selection
 from surgery_cli.tree.specs import LeafKind, has_dtype
-from surgery_cli.words.advice import joined, worded
+from surgery_cli.words.advice import FieldName, Offer, Text, joined, worded
 from surgery_cli.words.lists import listed, quoted
 from surgery_cli.words.quantities import leaves_text, nodes_text
 
 _SHOWN_PATHS = 4
-_OPTIONAL = worded("; {optional: true} lets an edit match nothing")
+_OPTIONAL = Text(Offer(FieldName("optional", "true"), "lets an edit match nothing"))
 
 
 class NothingNamed(PlanError):

@@ -213,8 +213,8 @@ class Stage:
                 draft = self.edited(draft, edit, index)
             except NothingNamed:
                 what_is_there = msgspec.structs.replace(edit, optional=True, expect=None)
-                # of `keep` the rest would go
-                if edit.writes and not edit.is_literal and names_any(what_is_there, draft):
+                is_told = edit.writes and not edit.edits_the_rest
+                if is_told and names_any(what_is_there, draft):
                     with gathering.catching():
                         draft = self.edited(draft, what_is_there, index)
                 raise

@@ -151,7 +151,9 @@ class PathPattern:
             raise PlanError(
                 f"'{text}' is not a valid pattern",
                 why=str(error),
-                fix="write `[*]` for a star that is part of a name",
+                fix="in front of a character that stands for itself, write a backslash"
+                if self.is_regex
+                else "write `[*]` for a star that is part of a name",
             ) from None
         self.is_spelled = not self.is_regex and is_spelled(text)
         self.captures = self._expression.groups

@@ -49,6 +49,16 @@ class Aside(Span, frozen=True):
         return f" (in a plan {self.field})"
 
 
+class Offer(Span, frozen=True):
+    """What a field would do, added for those who can give it: not every command takes each."""
+
+    field: FieldName
+    does: str
+
+    def __str__(self) -> str:
+        return f"; {self.field} {self.does}"
+
+
 class Left(Span, frozen=True):
     """What a run that failed leaves behind: nothing, unless it could not be removed."""
 

@@ -17,7 +17,16 @@ from surgery_cli.planning import fields_of
 from surgery_cli.settings.export import Export
 from surgery_cli.settings.reshard import Reshard
 from surgery_cli.store.write import aftermath
-from surgery_cli.words.advice import NOTHING_LEFT, Aside, FieldName, InPlan, joined, worded
+from surgery_cli.words.advice import (
+    NOTHING_LEFT,
+    Aside,
+    FieldName,
+    InPlan,
+    Offer,
+    Text,
+    joined,
+    worded,
+)
 from surgery_cli.words.notes import Remark
 from surgery_cli.words.pages import DocsPage
 
@@ -168,6 +177,20 @@ def test_notes_of_a_command_name_options_too(surgery, checkpoint, tmp_path):
 def test_each_front_end_spells_fields_as_its_reader_types_them(text, typed, planned):
     assert in_options(text, operations()["average"]) == typed
     assert text == planned
+
+
+def test_what_a_field_would_do_is_said_to_those_who_can_give_it(surgery, checkpoint, tmp_path):
+    offer = Text("look", Offer(FieldName("optional", "true"), "lets it pass"))
+    kinds = [*operations().values(), Export, Reshard]
+    for kind in kinds:
+        has_it = any(field.name == "optional" for field in fields_of(kind))
+        assert in_options(offer, kind) == ("look; `--optional` lets it pass" if has_it else "look")
+    assert offer == "look; `optional: true` lets it pass"
+
+    said = surgery("export", checkpoint, tmp_path / "new.npz", "nowhere/**", "--to", "npz")
+    assert said.code == 2
+    assert said.err.endswith("`surgery inspect` lists the paths\n")
+    assert "--optional" in surgery("delete", checkpoint, tmp_path / "new", "nowhere/**").err
 
 
 def test_what_stands_in_a_checkpoint_is_never_read_as_a_field(surgery, tmp_path):

@@ -12,7 +12,7 @@ import msgspec
 
 from surgery_cli.errors import PlanError, SurgeryError
 from surgery_cli.operations.table import operations
-from surgery_cli.words.advice import Aside, FieldName, InPlan, Span, Text
+from surgery_cli.words.advice import Aside, FieldName, InPlan, Offer, Span, Text
 
 if TYPE_CHECKING:
     from surgery_cli.planning import Field
@@ -51,6 +51,9 @@ def _spelled(span: Span, kind: type[msgspec.Struct]) -> str:
             return f"{line} to a plan for `surgery apply`"
         case Aside():
             return ""
+        case Offer(of, does):
+            is_taken = any(one.name == of.name for one in fields_of(kind))
+            return f"; {_spelled(of, kind)} {does}" if is_taken else ""
         case FieldName(name, value) if name in _SHARED:
             return f"`{_shared_option(name, value)}`"
         case FieldName(name, value):
