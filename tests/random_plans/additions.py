@@ -136,6 +136,8 @@ def _slot_like(
     shape = leaf.shape
     if _is_factored(state, slot):
         shape = twins._part(leaf.shape, field)
+        if not _is_shown(state, leaf.shape):
+            state.may[2] = "no other param shows whether one of this shape is factored"
     dtype = leaf.dtype if own.dtype == state.leaves[model].dtype else own.dtype
     relation = "same" if shape == leaf.shape else "one" if shape == (1,) else "factored"
     policy = edit.get("optimizer") or edit.get("_plan_optimizer")
@@ -156,6 +158,17 @@ def _is_factored(state: State, slot: Slot) -> bool:
         "v_col",
         "v",
     )
+
+
+def _is_shown(state: State, shape: tuple[int, ...]) -> bool:
+    """True if Adafactor's params that are factored, and those that are not, leave no doubt about another one."""
+    if len(shape) < 2:
+        return True
+    rows = [s for s in state.slots.values() if str(s.path[len(s.node) - 1]) == "v_row"]
+    shapes = [(s.relation == "factored", state.leaves[s.param].shape) for s in rows]
+    sizes = [(is_factored, sorted(known)[-2]) for is_factored, known in shapes if len(known) > 1]
+    own = sorted(shape)[-2]
+    return any(own >= size if is_factored else own <= size for is_factored, size in sizes)
 
 
 def _say_newcomers(state: State, new: dict[Path, Leaf], slots: dict[Path, Slot]) -> None:
