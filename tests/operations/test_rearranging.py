@@ -235,7 +235,7 @@ def test_copies_of_the_params_beside_the_optimizer_move_along(tmp_path: Path) ->
     )
     np.testing.assert_array_equal(restored(tmp_path / "b")["ema_params"]["w"], (leaf + 1).T)
     assert report.edits[0].twins == {"carried": 1}
-    assert not any("stay as they are" in note for note in report.notes)
+    assert not any("keep their values" in note for note in report.notes)
 
 
 def read(file: str) -> bytes:

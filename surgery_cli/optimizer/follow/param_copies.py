@@ -33,7 +33,7 @@ class Beside:
             found.append(
                 Consequence(
                     DocsPage.OPTIMIZERS,
-                    "copies of the edited params beside the optimizer state stay as they are:"
+                    "copies of the edited params beside the optimizer state keep their values:"
                     f" {_nodes(self._alone)} ({how})",
                 )
             )
