@@ -23,6 +23,7 @@ from surgery_cli.operations.pad import Pad
 from surgery_cli.operations.permute import Permute
 from surgery_cli.operations.rename import Rename
 from surgery_cli.operations.repeat import Repeat
+from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.reshape import Reshape
 from surgery_cli.operations.resize import Resize
 from surgery_cli.operations.slice import Slice
@@ -235,7 +236,10 @@ def test_copies_of_the_params_beside_the_optimizer_move_along(tmp_path: Path) ->
     )
     np.testing.assert_array_equal(restored(tmp_path / "b")["ema_params"]["w"], (leaf + 1).T)
     assert report.edits[0].twins == {"carried": 1}
-    assert not any("keep their values" in note for note in report.notes)
+    said = "keep their values: 'ema_params' (name them to edit them, too)"
+    assert not any(said in note for note in report.notes)
+    doubled = surgery.plan(str(tmp_path / "a"), plan_of([Rescale(at="params/w", by=2)]))
+    assert any(said in note for note in doubled.notes)
 
 
 def read(file: str) -> bytes:
