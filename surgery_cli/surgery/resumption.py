@@ -60,17 +60,20 @@ def head_of(prepared: Prepared, options: Options) -> Head:
             fix="leave `--resume` out",
         )
     location = prepared.checkpoint.location
-    compact = [name for name, chosen in prepared.compact.items() if chosen]
-    settings = {
-        "which checkpoint": f"{location.shape} {location.step_name} {sorted(location.items)}",
-        "--item": str(options.item),
-        "--as-step": str(options.as_step),
+    compact = [name or "all" for name, chosen in prepared.compact.items() if chosen]
+    named = (location.shape, location.step_name, *sorted(filter(None, location.items)))
+    given = {
+        "which checkpoint": ", ".join(map(str, filter(None, named))),
+        "--item": options.item,
+        "--as-step": options.as_step,
         "--metrics": options.metrics,
         "--link": options.link,
-        "--compact": f"{options.compact} {compact}",
+        "--compact": options.compact,
+        "what is compact": listed(compact, word="and") if compact else None,
         "--device": options.device,
-        "--mesh": str(options.mesh),
+        "--mesh": options.mesh,
     }
+    settings = {name: str(said) for name, said in given.items() if said is not None}
     count = sum(
         leaf.spec.bytes if leaf.is_read_whole else leaf.written_bytes
         for plan in prepared.plans.values()

@@ -184,13 +184,14 @@ def parse_partition(text: str) -> Partition:
         word = raw.strip()
         opens, closes = word.startswith("("), word.endswith(")")
         name = word.removeprefix("(").removesuffix(")").strip().strip("'\"")
-        if (opens and group is not None) or (closes and not opens and group is None):
+        is_odd = (opens and group is not None) or (closes and not opens and group is None)
+        if is_odd or any(sign in name for sign in "()= "):
             raise _no_partition(text)
         if opens:
             group = []
         if group is not None:
             group += [name] if name else []
-        elif not name or any(sign in name for sign in "()= "):
+        elif not name:
             raise _no_partition(text)
         else:
             found.append(() if name in ("None", "none", "null") else (name,))

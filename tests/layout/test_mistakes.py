@@ -13,6 +13,7 @@ from surgery_cli import surgery
 from surgery_cli.errors import PlanError
 from surgery_cli.planning import plan_from_document, plan_of
 from surgery_cli.settings.reshard import Reshard
+from surgery_cli.tree.sharding import parse_partition
 from surgery_cli.words.advice import FieldName, Text
 from tests.cli.conftest import surgery as command_line
 from tests.layout.states import save, state
@@ -144,6 +145,14 @@ def test_all_that_is_wrong_with_a_mesh_and_specs_comes_in_one_go(
                 is_dropped = name == "size" and command[0] == "inspect"
                 is_known = is_mesh or name not in ("axis", "even")
                 assert (text in found.err) == (is_known and not is_dropped), (name, found.err)
+
+
+@pytest.mark.parametrize(
+    "text", ["((a,b))", "(a,(b))", "a),b", "(a", "a b", "a=b", "(a b)", "(a=b),None", "a,,b", "P(a"]
+)
+def test_what_is_no_partition_is_called_so_and_no_name_of_an_axis(text: str) -> None:
+    with pytest.raises(PlanError, match="is not a partition"):
+        parse_partition(text)
 
 
 def test_a_spec_of_names_before_the_edits_says_so(tmp_path: Path) -> None:

@@ -251,6 +251,9 @@ def test_what_is_of_another_draft_or_version_or_setting_is_refused_by_name(run, 
     ended = run(*command(source, new, "--link", "never"))
     assert (ended["code"], "made by another setting" in ended["said"]) == (2, True)
     assert "--link: auto, and never now" in ended["said"]
+    ended = run(*command(source, new, "--compact", "always"))
+    assert (ended["code"], "--compact: auto, and always now" in ended["said"]) == (2, True)
+    assert "[" not in ended["said"].partition("setting")[2].partition("now")[0]
     chunk = next((source / "params.a").glob("0*"))
     shutil.copy(chunk, tmp_path / "chunk")
     chunk.unlink()
