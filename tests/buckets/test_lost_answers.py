@@ -137,3 +137,37 @@ def test_what_a_run_has_made_anew_piece_by_piece_is_removed(service, place):
     filesystem.write(place, [b"1" * STREAMED_BYTES, b"2"])
     filesystem.delete(place)
     assert service.names() == []
+
+
+PIECES = [b"1" * STREAMED_BYTES, b"2" * 1000]
+
+
+@pytest.mark.parametrize("kind", ["cut", "lost"])
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_large_object_is_there_whichever_of_its_answers_is_lost(bucket, kind, at):
+    """Also the last: the piece is sent again, and refused, as the whole object stands by then."""
+    bucket._served = itertools.count(9 - at)
+    bucket.faults = Faults(kind, every=8)
+    with filesystem.create(path_at("gs://bkt/new/x")) as file:
+        for piece in PIECES:
+            file.write(piece)
+    bucket.faults = Faults()
+    states = [r.status for r in bucket.log if r.kind == "write"]
+    assert at < 3 or states[-1] == 412
+    assert bucket.content("new/x") == b"".join(PIECES)
+
+
+@pytest.mark.parametrize("content", [b"x" * sum(map(len, PIECES)), b"another's"])
+def test_a_large_object_of_somebody_else_is_not_taken_for_the_own(bucket, content):
+    def before(request):
+        if "upload_id" in request.query:
+            bucket.before = lambda request: None
+            bucket.put("bkt", "new/x", content)
+
+    bucket.before = before
+    file = filesystem.create(path_at("gs://bkt/new/x"))
+    for piece in PIECES:
+        file.write(piece)
+    with pytest.raises(FileExistsError):
+        file.close()
+    assert bucket.content("new/x") == content

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import base64
 import errno
+import hashlib
 import logging
 import os
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
 from surgery_cli.store.filesystem.deferred_imports import deferred
-from surgery_cli.store.filesystem.fsspec_service import FsspecService, md5_of
+from surgery_cli.store.filesystem.fsspec_service import FsspecService
 from surgery_cli.store.filesystem.object_service import (
     Page,
     ServiceWords,
@@ -64,9 +66,7 @@ class GoogleStorage(FsspecService):
         return Page(objects, got.get("prefixes", []), got.get("nextPageToken"))
 
     def look_up(self, bucket: str, key: str) -> StoredObject:
-        with self._asking(bucket, key):
-            got = self._client.call("GET", "b/{}/o/{}", bucket, key, json_out=True, fields=_FIELDS)
-        return _object(got)
+        return _object(self._described(bucket, key))
 
     def read(self, bucket: str, found: StoredObject, start: int, stop: int) -> bytes:
         with self._asking(bucket, found.key, is_of_version=True):
@@ -100,6 +100,17 @@ class GoogleStorage(FsspecService):
             raise OSError(errno.EIO, "what it holds is not what was sent")
         version: str = got["generation"]
         return version
+
+    def stream(self, bucket: str, key: str, *, exclusively: bool) -> Any:
+        stream = super().stream(bucket, key, exclusively=exclusively)
+        return _Upload(stream, lambda: self._described(bucket, key))
+
+    def _described(self, bucket: str, key: str) -> dict[str, Any]:
+        with self._asking(bucket, key):
+            got: dict[str, Any] = self._client.call(
+                "GET", "b/{}/o/{}", bucket, key, json_out=True, fields=_FIELDS
+            )
+        return got
 
     def copy(
         self,
@@ -152,6 +163,37 @@ class GoogleStorage(FsspecService):
         return _client_class()(skip_instance_cache=True)
 
 
+class _Upload:
+    """gcsfs's upload of a large object, piece by piece.
+
+    Where the answer to the last piece is lost, gcsfs sends that again, and may hear that something stands there by now:
+    it is what was sent if it has its size and its digest.
+    """
+
+    def __init__(self, stream: Any, described: Callable[[], dict[str, Any]]) -> None:
+        self._stream = stream
+        self._described = described
+        self._size = 0
+        self._name, self._digest = _running_digest()
+
+    def write(self, piece: bytes) -> None:
+        self._size += len(piece)
+        self._digest.update(piece)
+        self._stream.write(piece)
+
+    def discard(self) -> None:
+        self._stream.discard()
+
+    def close(self) -> None:
+        try:
+            self._stream.close()
+        except FileExistsError:
+            found = self._described()
+            sent = base64.b64encode(self._digest.digest()).decode()
+            if (int(found["size"]), found[self._name]) != (self._size, sent):
+                raise
+
+
 def _client_class() -> Any:
     """gcsfs's client. What it imports for zonal buckets and for browsers is a quarter of its start, and unasked for."""
     with _importing:
@@ -170,14 +212,20 @@ def _client_class() -> Any:
     return gcsfs.core.GCSFileSystem
 
 
-def _has(content: bytes, made: dict[str, Any]) -> bool:
-    """True if an object that was made is what was sent: by its CRC32C, or its MD5 where only Python makes that."""
+def _running_digest() -> tuple[str, Any]:
+    """The name in an object's description of a digest, and what makes it: CRC32C, or MD5 where Python makes that."""
     import google_crc32c
 
     if google_crc32c.implementation == "python":  # a thousandth as fast
-        return bool(made["md5Hash"] == md5_of(content))
-    found = google_crc32c.value(content).to_bytes(4, "big")
-    return bool(made["crc32c"] == base64.b64encode(found).decode())
+        return "md5Hash", hashlib.md5(usedforsecurity=False)
+    return "crc32c", google_crc32c.Checksum()
+
+
+def _has(content: bytes, made: dict[str, Any]) -> bool:
+    """True if an object that was made is what was sent."""
+    name, digest = _running_digest()
+    digest.update(content)
+    return bool(made[name] == base64.b64encode(digest.digest()).decode())
 
 
 def _object(found: dict[str, Any]) -> StoredObject:
