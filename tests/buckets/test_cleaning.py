@@ -1,5 +1,6 @@
 """`clean` on a bucket: what a killed run left goes, what may still be written stays."""
 
+import itertools
 import json
 import signal
 import subprocess
@@ -228,3 +229,21 @@ def test_what_no_lock_stands_for_is_named_and_goes_with_stale_alone(
     assert [one.path for one in library.clean(place, stale=True).removed] == [folder]
     assert service.names() == before
     assert open_checkpoint(f"{service.root}/runs/new").tree
+
+
+@pytest.mark.parametrize("at", range(1, 5))
+def test_a_run_that_ends_meanwhile_has_left_nothing(service, new, surgery, at):
+    """Its lock goes, at whichever of the requests that look for it."""
+    locked(service)
+    count = itertools.count(1)
+
+    def ends(request):
+        if next(count) == at:
+            service.remove(LOCK)
+
+    service.before = ends
+    result = surgery("clean", new)
+    service.before = lambda request: None
+    assert result.code in (0, 1), result.err  # 1: it was still at work when it was looked at
+    assert "changed while" not in result.err
+    assert surgery("clean", new).code == 0

@@ -6,7 +6,6 @@ import json
 import re
 import secrets
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import msgspec
 
 from surgery_cli.errors import WriteError
-from surgery_cli.inputs.buckets import BucketPath, path_at
+from surgery_cli.inputs.buckets import BucketPath, Replaced, path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import Lock, beside, guarded, lock_of, said_in
 from surgery_cli.store.filesystem.listing import STAGING_MARK, destination_of
@@ -208,7 +207,18 @@ def bucket_leftovers(path: BucketPath) -> list[BucketLeftover]:
         for entry in filesystem.entries_if_any(path)
         if entry.is_file and entry.name.startswith(".") and entry.name.endswith(suffix)
     ]
-    return [BucketLeftover(destination) for destination in found]
+    return [left for destination in found for left in _told_by_lock(destination)]
+
+
+def _told_by_lock(destination: Path) -> list[BucketLeftover]:
+    """What a lock that stood there tells, or another one in its place; nothing once its run has ended."""
+    while True:
+        try:
+            return [BucketLeftover(destination)]
+        except FileNotFoundError:
+            return []
+        except Replaced:
+            filesystem.forget(lock_of(destination))
 
 
 def leftovers_at(destination: Path) -> Sequence[Left]:
@@ -216,10 +226,7 @@ def leftovers_at(destination: Path) -> Sequence[Left]:
     if not isinstance(destination, BucketPath):
         return leftovers_of(destination)
     beside = {entry.name for entry in filesystem.entries_if_any(destination.parent)}
-    if lock_of(destination).name in beside:
-        with suppress(FileNotFoundError):  # it has just gone
-            return [BucketLeftover(destination)]
-    return []
+    return _told_by_lock(destination) if lock_of(destination).name in beside else []
 
 
 def dead_at(destination: Path, *, stale: bool = False) -> list[Left]:
