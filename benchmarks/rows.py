@@ -463,8 +463,8 @@ def _rows() -> list[Row]:
                 key,
                 name,
                 source,
-                _edit("cast", "--to", "bfloat16", *MEMORY),
-                _orbax("bfloat16"),
+                _edit("cast", "--to", "bfloat16", *MEMORY, source=f"{{{source}}}"),
+                _orbax("bfloat16", source=source),
                 compared=(KERNEL, MU, NU),
             )
             for key, name, source in (
