@@ -116,18 +116,20 @@ def targets(leaf_bytes: int) -> list[Target]:
         Target("gs:// one leaf: bytes down over the leaf's", bucket_bytes("down_bytes"), 1.05),
         Target("gs:// one leaf: bytes up over the leaf's", bucket_bytes("up_bytes"), 1.05),
         Target("gs:// one leaf: requests over files", requests_over_files, 8, ""),
-        # the size that is not mostly Python's start and the ends of the run, which no larger one pays again
-        Target(
-            "gs:// cast of twice the size: faster than the Orbax script",
-            _faster("bucket-bfloat16-twice", ORBAX),
-            2,
-            at_least=True,
-        ),
         *(
-            Target(f"gs:// {what}: peak memory with 256 MiB", _peak(row), WITH_256MIB, "MB")
+            target
             for what, row in (
                 ("cast", "bucket-bfloat16"),
                 ("cast of twice the size", "bucket-bfloat16-twice"),
+            )
+            for target in (
+                Target(
+                    f"gs:// {what}: faster than the Orbax script",
+                    _faster(row, ORBAX),
+                    2,
+                    at_least=True,
+                ),
+                Target(f"gs:// {what}: peak memory with 256 MiB", _peak(row), WITH_256MIB, "MB"),
             )
         ),
         Target("gs:// inspect: beyond its own requests", beyond_requests, 3, "s"),
