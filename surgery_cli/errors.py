@@ -129,6 +129,10 @@ class ServiceFails(CheckpointError):
     """A service does not answer, says no, or has another object by now: this tells nothing of what it keeps."""
 
 
+class LeftBehindError(CheckpointError):
+    """A run of ours was killed while it wrote it: what it was made from is where it was."""
+
+
 class LimitError(CheckpointError):
     """It declares more than is read of anything, unless that is asked for; it may be whole."""
 

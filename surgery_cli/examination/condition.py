@@ -7,25 +7,22 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
-from typing import Final
 
 import msgspec
 
 from surgery_cli.errors import CheckpointError, LimitError, NotPermittedError, SurgeryError
 from surgery_cli.examination.footprint import NOTHING_SEEN, Footprint
 from surgery_cli.examination.places import Kind, Place
+from surgery_cli.examination.rescue_advice import NOTHING_WHOLE, beside, with_rescue
 from surgery_cli.examination.states import Condition, State
-from surgery_cli.examination.temporary_names import is_copy
-from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.proof.damaged_text import json_object
 from surgery_cli.proof.metadata_files import handlers_of, metadata_faults, restore_notes
 from surgery_cli.proof.sealed_files import seen_since_sealed
 from surgery_cli.proof.step_metadata_file import lacks_step_metadata
-from surgery_cli.salvage.glance import glance
-from surgery_cli.salvage.place import whole_beside
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.bucket_locks import is_committed, lock_around
+from surgery_cli.store.filesystem.bucket_locks import claim_of, is_committed, lock_around
 from surgery_cli.store.filesystem.listing import Listing, unreadable
+from surgery_cli.store.filesystem.processes import State as RunState
 from surgery_cli.store.locate.items import STEP_METADATA, handler_kind, step_items
 from surgery_cli.store.locate.steps import checkpoints_in, find_steps
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
@@ -191,10 +188,21 @@ def _uncommitted(place: Place, seen: Footprint) -> Condition:
         said = [mixture.what, mixture.why]
         return msgspec.structs.replace(found, of="surgery", why=said, todo=mixture.fix)
     if lock is not None:
-        why = f"a run of surgery writes, or wrote, there: its lock '{lock.name}' stands"
-        return msgspec.structs.replace(found, of="surgery", why=[why], todo="see that lock")
+        return _of_run(found, lock)
     why = "its mark `commit_success.txt`, which comes last, is not there"
     return with_rescue(msgspec.structs.replace(found, why=[why]), is_save=True)
+
+
+def _of_run(found: Condition, lock: Path) -> Condition:
+    """The same of what a run of ours has, or had: where that lives, nothing is wrong with it."""
+    try:
+        claim = claim_of(lock)
+    except FileNotFoundError:
+        why = ["a run of surgery has ended there just now"]
+        return msgspec.structs.replace(found, state=State.UNSETTLED, why=why, todo="look again")
+    state = State.WRITING if claim.state is RunState.LIVING else found.state
+    why = [claim.what, claim.why]
+    return msgspec.structs.replace(found, state=state, of="surgery", why=why, todo=claim.fix)
 
 
 def without_tree(found: Condition) -> Condition:
@@ -203,7 +211,7 @@ def without_tree(found: Condition) -> Condition:
         found,
         state=State.DAMAGED,
         why=["it holds no tree of leaves, and other steps do"],
-        todo=NOTHING_WHOLE + _beside(found.place.path),
+        todo=NOTHING_WHOLE + beside(found.place.path),
     )
 
 
@@ -227,70 +235,3 @@ def _unnamed_file(place: Place, seen: Footprint) -> Condition:
         why=why,
         todo="do the copy again, which takes its place; else it may go",
     )
-
-
-def with_rescue(found: Condition, *, is_save: bool = False) -> Condition:
-    """The same with what a rescue would find, and how it is asked for."""
-    path = found.place.path
-    left = None if isinstance(path, BucketPath) else glance(path)
-    copies = sorted({of for of, _ in found.seen.unnamed.values() if is_copy(of)})
-    why, of = list(found.why), found.of
-    if copies:
-        of = ", ".join(copies)
-        why.append(f"files in it have names that {of} gives until they are whole")
-    if isinstance(path, BucketPath) or (left is not None and not left.whole and left.is_least):
-        todo = f"`surgery rescue {quote(str(path))}` reads all of it, and shows what is whole{NOT_SEARCHED}"
-        left = left if left is not None and left.leaves else None
-    elif left is None or not left.whole:
-        todo = (_NEVER_WHOLE if is_save else NOTHING_WHOLE) + _beside(path)
-        left = left if left is not None and left.leaves else None
-    elif left.whole == left.leaves and left.lost:
-        without = quoted(left.lost, 4, word="and")
-        todo = f"{_rescue(path)} --allow-partial` writes a checkpoint of all of them, without {without}"
-        if gone := [name for name in left.lost if left.place and name not in left.place.no_trees]:
-            todo = f"copy {quoted(gone, 4, word='and')} again from where it is whole, with its leaves; else {todo}"
-    elif left.whole == left.leaves and not found.lost_items:
-        partial = "" if left.has_structure else " --allow-partial"
-        named = "" if left.has_structure else _BY_NAMES
-        todo = f"{_rescue(path)}{partial}` writes a checkpoint of all of them{named}"
-    else:
-        todo = f"`surgery rescue {quote(str(path))}` shows what is left, leaf by leaf"
-    if left is not None and not left.is_sure_of_none and is_save:
-        todo += "; before the job starts again, which may remove it"
-    if copies:
-        todo = f"do the copy again; else {todo}"
-    todo = f"{found.todo}; {todo}" if found.todo else todo
-    return msgspec.structs.replace(found, left=left, why=why, of=of, todo=todo)
-
-
-def _beside(path: Path) -> str:
-    """What of a step without a whole leaf is whole nevertheless, in words."""
-    whole: list[str] = []
-    if filesystem.is_folder(path):
-        with suppress(CheckpointError, OSError):
-            whole = whole_beside(path)
-    are = "is" if len(whole) == 1 else "are"
-    said = f"; {quoted(whole, 6, word='and')} beside it {are} whole, as far as metadata tell"
-    return said if whole else ""
-
-
-def with_structure(found: Condition, whole: Path) -> Condition:
-    """The same where names of arrays alone tell what the tree was, and ``whole`` is a step of the same run."""
-    command = _rescue(found.place.path)
-    like, todo = f"{command} --like {quote(str(whole))}", found.todo
-    if found.left is not None and not found.left.lost:  # the other step gives what was lacking
-        todo = todo.replace(f"{command} --allow-partial`", f"{command}`").replace(_BY_NAMES, "")
-    return msgspec.structs.replace(found, todo=todo.replace(command, like))
-
-
-def _rescue(path: Path) -> str:
-    return f"`surgery rescue {quote(str(path))} NEW"
-
-
-_BY_NAMES: Final = ", in the tree that their names tell"
-_NEVER_WHOLE: Final = (
-    "no whole leaf was found in it, and it never was whole: it may go once no job is at work there"
-)
-NOTHING_WHOLE: Final = "copy it again from where it is whole: no whole leaf was found in it"
-NOT_SEARCHED: Final = "; not everything in it was searched yet"
-"""Said as long as it is so: nothing of what stands there may be called lost."""

@@ -12,12 +12,12 @@ import msgspec
 from surgery_cli.examination.condition import (
     condition,
     unreadable_condition,
-    with_structure,
     without_tree,
 )
 from surgery_cli.examination.footprint import footprint
 from surgery_cli.examination.leftovers import leftover_condition
 from surgery_cli.examination.places import Kind, Place, places_at
+from surgery_cli.examination.rescue_advice import with_structure
 from surgery_cli.examination.states import Condition, State
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.interruptions import Threads

@@ -10,6 +10,7 @@ import msgspec
 from surgery_cli.errors import (
     BeingWrittenError,
     CheckpointError,
+    LeftBehindError,
     LimitError,
     ServiceFails,
     SurgeryError,
@@ -43,6 +44,8 @@ def with_rescue(error: CheckpointError, path: Path) -> SurgeryError:
     """The error of a checkpoint that does not open, saying what a rescue would find in it, if that is anything."""
     if isinstance(error, BeingWrittenError | LimitError | ServiceFails):
         return error
+    if isinstance(error, LeftBehindError):
+        return _of_two(path) or error
     # twenty modules that only a broken checkpoint asks for
     from surgery_cli.salvage.glance import glance
 

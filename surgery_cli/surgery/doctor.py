@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from surgery_cli import reports
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import CheckpointError, NotPermittedError, SurgeryError
-from surgery_cli.examination.condition import NOT_SEARCHED, NOTHING_WHOLE
 from surgery_cli.examination.examine import examine
+from surgery_cli.examination.rescue_advice import NOT_SEARCHED, NOTHING_WHOLE
 from surgery_cli.examination.states import Condition, State
 from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import BucketPath, path_at

@@ -20,6 +20,7 @@ from surgery_cli.salvage.writing import NOTHING, KeptLeaf, places_kept
 from surgery_cli.script.user_code import Say, importing_once
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.being_written import claim_around
 from surgery_cli.store.write.aftermath import begin_anew, remaining_notes
 from surgery_cli.store.write.destination import check_destination
@@ -103,7 +104,10 @@ def _place(path: Path) -> tuple[BrokenPlace, list[Note]]:
         claim = claim_around(tree) or claim
     if claim is None:
         return place, []
-    said = f"{claim.what}, or was: {claim.why}; what it had not written by now counts as lost"
+    if claim.state is State.DEAD:
+        said = f"{claim.what}: {claim.why}; what it had not written counts as lost; {claim.fix}"
+    else:
+        said = f"{claim.what}, or was: {claim.why}; what it had not written by now counts as lost"
     return place, [Consequence(DocsPage.RESCUE_LOOK, said)]
 
 

@@ -80,3 +80,47 @@ def test_what_is_whole_and_to_be_replaced_is_rescued_as_it_stands(service, tmp_p
     said = {"run": "x", "builds": f"{service.root}/{BESIDE}", **msgspec.to_builtins(Owner.here())}
     service.put("bkt", ".new.surgery-tmp-lock", json.dumps(said).encode())
     assert library.rescue(there, str(tmp_path / "out")).whole == 3
+
+
+NOT_YET = {"whole": [], "no store": ["manifest.ocdbt"], "no tree": ["_METADATA"], "one file": [""]}
+"""What is not there yet, by the ends of names; '' is all but the first object."""
+
+
+@pytest.mark.covers(1)
+@pytest.mark.parametrize("state", ["living", "elsewhere", "dead"])
+@pytest.mark.parametrize("lacking", NOT_YET)
+def test_whatever_is_there_by_then_every_command_names_the_run_and_how_to_remove_it(
+    service, tmp_path, surgery, state, lacking
+):
+    owner = begun(service, tmp_path / "ck", "new", state)
+    for end in NOT_YET[lacking]:
+        for name in sorted(n for n in service.names() if n.startswith("new/"))[end == "" :]:
+            if name.endswith(end):
+                service.remove(name)
+    new, other = f"{service.root}/new", str(tmp_path / "ck")
+    said = {"dead": f"'{new}' was left by a run that was killed"}.get(
+        state, f"another run is writing to '{new}'"
+    )
+    command = "kill" if state == "living" else f"surgery clean {new}"
+
+    for arguments in (
+        ["inspect", new],
+        ["diff", new, other],
+        ["verify", new],
+        ["seal", new],
+        ["rescale", new, str(tmp_path / "out"), "params/**", "--by", "2"],
+        ["rescale", other, new, "params/**", "--by", "2"],
+    ):
+        refused = surgery(*arguments)
+        assert refused.code in (2, 3), arguments
+        assert refused.err.startswith(f"error: {said}"), arguments
+        assert f"process {owner['pid']} on" in refused.err
+        assert command in refused.err, arguments
+    report = library.doctor(new, settled_seconds=0)
+    (place,) = report.places
+    assert place.state == ("writing" if state == "living" else "unfinished")
+    assert place.why[0] == said
+    assert command in place.todo
+    if state != "living":
+        (note, *_) = library.rescue(new).notes
+        assert note.startswith(said)

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from shlex import quote
 from typing import TypeVar
 
 import msgspec
@@ -17,7 +16,7 @@ from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket import Buckets
 from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK, holds_t5x
-from surgery_cli.store.filesystem.processes import Claim, Owner, State, claim_by
+from surgery_cli.store.filesystem.processes import Claim, Owner, claim_by
 
 T = TypeVar("T")
 
@@ -89,16 +88,8 @@ def claim_of(lock: Path) -> Claim:
     destination = str(lock.with_name(name))
     content = filesystem.read_anew(lock)
     owner, kept = said_in(content, Owner), said_in(content, _Kept)
-    state = State.UNKNOWN if owner is None else owner.state
     goes_on = ", or the command with `--resume` that was typed then goes on" if kept else ""
-    if owner is not None and state is State.DEAD:
-        return Claim(
-            f"'{destination}' was left by a run that was killed",
-            f"it was process {owner.pid} on this machine, which is gone; its lock '{lock}' stands",
-            f"`surgery clean {quote(destination)}` removes what it left{goes_on}",
-            state,
-        )
-    return claim_by(owner, lock, destination, goes_on=f"{goes_on} (add `--stale`)" * bool(goes_on))
+    return claim_by(owner, lock, destination, goes_on=goes_on)
 
 
 class _Kept(msgspec.Struct):

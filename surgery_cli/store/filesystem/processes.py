@@ -64,17 +64,26 @@ class Claim(NamedTuple):
 
 
 def claim_by(owner: Owner | None, place: Path, destination: str, *, goes_on: str = "") -> Claim:
-    """What is said of a place that a run has made, which is not known to be dead; ``goes_on`` if it keeps something."""
+    """What is said of a place that a run has made; ``goes_on``: the way on from there, if it keeps something."""
     what = f"another run is writing to '{destination}'"
     state = State.UNKNOWN if owner is None else owner.state
+    clean = f"`surgery clean {quote(destination)}"
+    if owner is not None and state is State.DEAD:
+        return Claim(
+            f"'{destination}' was left by a run that was killed",
+            f"it was process {owner.pid} on this machine, which is gone; it had made '{place}'",
+            f"{clean}` removes what it left{goes_on}",
+            state,
+        )
     if owner is not None and state is State.LIVING:
         why = f"process {owner.pid} on this machine has made '{place}', and is alive"
         return Claim(what, why, f"wait for it, or end it (`kill {owner.pid}`)", state)
+    goes_on_stale = f"{goes_on} (add `--stale`)" if goes_on else ""
     who = "somebody" if owner is None else f"process {owner.pid} on '{owner.host}'"
     return Claim(
         what,
         f"{who} has made '{place}'; whether that still runs cannot be seen from here",
-        f"wait for it; if it is over, `surgery clean {quote(destination)} --stale` removes what it left{goes_on}",
+        f"wait for it; if it is over, {clean} --stale` removes what it left{goes_on_stale}",
         state,
     )
 

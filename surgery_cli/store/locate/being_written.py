@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 
-from surgery_cli.errors import BeingWrittenError, CheckpointError
+from surgery_cli.errors import BeingWrittenError, CheckpointError, LeftBehindError
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import claim_of, lock_around, lock_of
@@ -33,7 +33,7 @@ def claim_around(path: Path) -> Claim | None:
             claim = None if (lock := lock_around(path)) is None else claim_of(lock)
     if claim is not None and claim.state is State.LIVING:
         raise claimed(claim)
-    return None if claim is None or claim.state is State.DEAD else claim
+    return claim
 
 
 def is_marked(*folders: Path) -> bool:
@@ -47,7 +47,7 @@ def is_built_in(place: Path) -> bool:
 
 
 def claim_in(built: Path) -> Claim | None:
-    """What is said of the run that builds in such a place, unless that is surely dead."""
+    """What is said of the run that builds in such a place, or did; None where nothing tells."""
     new = built.with_name(built.name[1 : built.name.rindex(STAGING_MARK)])
     return claim_on(new, [built])
 
@@ -64,26 +64,37 @@ def refuse_locked(path: Path) -> None:
         raise claimed(claim_of(lock), path)
 
 
+@contextmanager
+def locks_first(path: Path) -> Iterator[None]:
+    """Of what does not open since a run of ours is writing it, that is said, and not what is missing yet."""
+    try:
+        yield
+    except CheckpointError:
+        if not is_marked(path, path.parent):
+            refuse_locked(path)
+        raise
+
+
 def claim_on(destination: Path, built: Sequence[Path]) -> Claim | None:
-    """What is said of a run that builds a destination, on a disk in one of these places, unless that is surely dead."""
+    """What is said of the run that builds a destination, or did, on a disk in one of these places; dead ones last."""
     if isinstance(destination, BucketPath):
-        lock = lock_of(destination)
         with suppress(FileNotFoundError):
-            claim = claim_of(lock)
-            return None if claim.state is State.DEAD else claim
+            return claim_of(lock_of(destination))
         return None
-    for place in built:
-        owner = owner_of(place)
-        if is_staging(place.name) and owner is not None and owner.state is not State.DEAD:
-            return claim_by(owner, place, str(destination))
-    return None
+    owners = {place: owner_of(place) for place in built if is_staging(place.name)}
+    claims = [claim_by(who, place, str(destination)) for place, who in owners.items() if who]
+    return min(claims, key=lambda claim: claim.state is State.DEAD, default=None)
 
 
 def claimed(claim: Claim, path: Path | None = None) -> CheckpointError:
     """The error for what a run has; where that may be over, it says how to see what stands at ``path``."""
-    if claim.state is State.DEAD:
-        return CheckpointError(claim.what, why=claim.why, fix=claim.fix)
     fix = claim.fix
     if path is not None and claim.state is not State.LIVING:
-        fix = f"{fix}; `surgery rescue {quote(str(path))}` shows before what is whole of it"
-    return BeingWrittenError(claim.what, why=claim.why, fix=fix)
+        fix = f"{fix}; {seen_before(path)}"
+    error = LeftBehindError if claim.state is State.DEAD else BeingWrittenError
+    return error(claim.what, why=claim.why, fix=fix)
+
+
+def seen_before(path: Path) -> str:
+    """How to see what a killed run has left, before that is removed."""
+    return f"`surgery rescue {quote(str(path))}` shows before what is whole of it"

@@ -18,7 +18,7 @@ from surgery_cli.store.filesystem.listing import (
 )
 from surgery_cli.store.locate import foreign_files, lfs_pointers, refusals
 from surgery_cli.store.locate.argument import Argument
-from surgery_cli.store.locate.being_written import refuse_locked
+from surgery_cli.store.locate.being_written import locks_first, refuse_locked
 from surgery_cli.store.locate.chosen_items import (
     ChosenItems,
     chosen_items,
@@ -120,7 +120,8 @@ def locate(
     if staging:
         return _located(argument)
     refusals.refuse_unfinished(argument.path)
-    location = _located(argument)
+    with locks_first(argument.path):
+        location = _located(argument)
     match location.shape:  # of a root, finished steps alone are opened; a file has no mark
         case "flat" | "step":
             refusals.refuse_uncommitted(location.root)

@@ -10,7 +10,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Final
 
-from surgery_cli.errors import CheckpointError, MissingError, SurgeryError
+from surgery_cli.errors import CheckpointError, LeftBehindError, MissingError, SurgeryError
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import (
     COMMIT_MARK,
@@ -23,6 +23,7 @@ from surgery_cli.store.filesystem.listing import (
     step_name,
     unfinished_name,
 )
+from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.being_written import (
     claim_in,
     claim_on,
@@ -30,6 +31,7 @@ from surgery_cli.store.locate.being_written import (
     is_built_in,
     is_marked,
     refuse_locked,
+    seen_before,
 )
 from surgery_cli.store.locate.file_formats import is_torch_archive
 from surgery_cli.store.locate.foreign_files import (
@@ -95,11 +97,12 @@ def missing(path: Path) -> SurgeryError:
 
 def _interrupted(path: Path, built: Sequence[Path]) -> SurgeryError:
     """The error for a destination at which nothing stands, while something beside it is of a run that was to."""
-    if (claim := claim_on(path, built)) is not None:
+    claim = claim_on(path, built)
+    if claim is not None and claim.state is not State.DEAD:
         return claimed(claim)
     return MissingError(
         f"'{path}' does not exist: the run that was to write it did not end",
-        why=f"beside it stands what that run had built, '{built[0].name}'; it was never verified",
+        why=f"beside it stands what that run had made, '{built[0].name}'; it was never verified",
         fix=f"run it again; `surgery clean {quote(str(path))} --dry-run` says what can be gone on from",
     )
 
@@ -125,12 +128,14 @@ def refuse_unfinished(path: Path, *, below: Path | None = None) -> None:
                 fix=f"use an earlier step, or see what is whole: `surgery rescue {quote(str(part))}`",
             )
         if is_built_in(part):
-            if (claim := claim_in(part)) is not None:
+            claim = claim_in(part)
+            if claim is not None and claim.state is not State.DEAD:
                 raise claimed(claim, path)
-            raise CheckpointError(
+            raise LeftBehindError(
                 f"'{part}' is where an interrupted run of surgery was building",
                 why="it was never verified or moved into place",
-                fix=f"run the edit again; `surgery clean {quote(str(part))}` removes it if no run is still going",
+                fix=f"run the edit again; `surgery clean {quote(str(part))}` removes it if no run is still going;"
+                f" {seen_before(part)}",
             )
         if part.name.endswith(SET_ASIDE_SUFFIX):
             whole = part.with_name(part.name.removesuffix(SET_ASIDE_SUFFIX))
