@@ -78,6 +78,19 @@ def said_in(content: bytes, kind: type[T]) -> T | None:
         return None
 
 
+def content_of(lock: Path) -> bytes:
+    """What a lock says: of the one that was seen, or of the one in its place.
+
+    Raises:
+        FileNotFoundError: there is none any more.
+    """
+    while True:
+        try:
+            return filesystem.read(lock)
+        except Replaced:
+            filesystem.forget(lock)
+
+
 def claim_of(lock: Path) -> Claim:
     """What the lock of somebody else says.
 
@@ -86,7 +99,8 @@ def claim_of(lock: Path) -> Claim:
     """
     name = lock.name[1 : -len(f"{STAGING_MARK}lock")]
     destination = str(lock.with_name(name))
-    content = filesystem.read_anew(lock)
+    filesystem.forget(lock)
+    content = content_of(lock)
     owner, kept = said_in(content, Owner), said_in(content, _Kept)
     goes_on = ", or the command with `--resume` that was typed then goes on" if kept else ""
     return claim_by(owner, lock, destination, goes_on=goes_on)
@@ -124,17 +138,17 @@ class Lock:
         """Make it this run's, which was another's; an answer that was lost may have done so all the same.
 
         Raises:
-            FileExistsError: it is not what that run has ``left``, any more.
+            FileExistsError: it is not what that run has ``left``, any more; or FileNotFoundError: it has gone.
         """
         try:
-            if filesystem.read_anew(self.place) != left:
+            filesystem.forget(self.place)
+            if content_of(self.place) != left:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self.place))
             filesystem.replace_as_found(self.place, self._content)
         except (FileNotFoundError, FileExistsError):
-            if not self.is_held():
-                raise FileExistsError(
-                    errno.EEXIST, os.strerror(errno.EEXIST), str(self.place)
-                ) from None
+            if not self.is_held():  # which looks anew
+                code = errno.EEXIST if filesystem.exists(self.place) else errno.ENOENT
+                raise OSError(code, os.strerror(code), str(self.place)) from None
 
     @property
     def content(self) -> bytes:

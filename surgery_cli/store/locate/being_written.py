@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 
-from surgery_cli.errors import BeingWrittenError, CheckpointError, LeftBehindError
+from surgery_cli.errors import BeingWrittenError, CheckpointError, LeftBehindError, ServiceFails
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import claim_of, lock_around, lock_of
@@ -56,22 +56,47 @@ def refuse_locked(path: Path) -> None:
     """Refuse what a run of ours is writing where nothing can be renamed.
 
     Raises:
-        CheckpointError: so.
+        CheckpointError: so; or ServiceFails: that run has ended since it was looked for.
     """
     if filesystem.renames(path) or (lock := lock_around(path)) is None:
         return
-    with suppress(FileNotFoundError):
-        raise claimed(claim_of(lock), path)
+    try:
+        claim = claim_of(lock)
+    except FileNotFoundError:
+        raise _has_changed(path, "a run of surgery has ended there just now") from None
+    raise claimed(claim, path)
+
+
+def refuse_moving(*folders: Path) -> None:
+    """Refuse where nothing can be renamed what is written to right now: it holds another than was seen, or its mark.
+
+    Whoever refuses it for what is missing asks before, a mark too: folders are looked at one after the other.
+
+    Raises:
+        ServiceFails: so.
+    """
+    for folder in folders:
+        if filesystem.renames(folder):
+            continue
+        seen = filesystem.entries_if_any(folder)
+        filesystem.forget(folder)
+        if filesystem.entries_if_any(folder) != seen or is_marked(folder):
+            raise _has_changed(folder, "what stands there is another than a moment ago")
+
+
+def _has_changed(path: Path, why: str) -> ServiceFails:
+    return ServiceFails(f"'{path}' changed while it was read", why=why, fix="run the command again")
 
 
 @contextmanager
 def locks_first(path: Path) -> Iterator[None]:
-    """Of what does not open since a run of ours is writing it, that is said, and not what is missing yet."""
+    """Of what does not open since it is being written, that is said, and not what is missing yet."""
     try:
         yield
     except CheckpointError:
         if not is_marked(path, path.parent):
             refuse_locked(path)
+            refuse_moving(path)
         raise
 
 

@@ -31,6 +31,7 @@ from surgery_cli.store.locate.being_written import (
     is_built_in,
     is_marked,
     refuse_locked,
+    refuse_moving,
     seen_before,
 )
 from surgery_cli.store.locate.file_formats import is_torch_archive
@@ -169,6 +170,7 @@ def refuse_uncommitted(path: Path, *others: Path) -> None:
         return
     refuse_locked(path)
     if filesystem.needs_commit_mark(path) and not holds_t5x(path):
+        refuse_moving(path, *others)
         raise CheckpointError(
             f"'{path}' is an unfinished save",
             why=f"Orbax writes '{COMMIT_MARK}' last into what it saves there, and it is missing",

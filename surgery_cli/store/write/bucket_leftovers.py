@@ -13,9 +13,16 @@ from typing import Any
 import msgspec
 
 from surgery_cli.errors import WriteError
-from surgery_cli.inputs.buckets import BucketPath, Replaced, path_at
+from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.bucket_locks import Lock, beside, guarded, lock_of, said_in
+from surgery_cli.store.filesystem.bucket_locks import (
+    Lock,
+    beside,
+    content_of,
+    guarded,
+    lock_of,
+    said_in,
+)
 from surgery_cli.store.filesystem.listing import STAGING_MARK, destination_of
 from surgery_cli.store.filesystem.processes import Owner, State
 from surgery_cli.store.write.commit_marks import companion_of, is_marked, is_whole
@@ -31,7 +38,7 @@ class BucketLeftover:
     def __init__(self, destination: Path) -> None:
         self.destination = destination
         self._lock = lock_of(destination)
-        self.content = filesystem.read(self._lock)
+        self.content = content_of(self._lock)
         self.owner = said_in(self.content, Owner)
         said = said_in(self.content, _Said)
         self.replaces_nothing = said is not None and not said.replaces
@@ -82,6 +89,8 @@ class BucketLeftover:
     def remove(self) -> bool:
         """Remove it, and then the lock, which is made this process's before: nobody else builds there meanwhile.
 
+        False if the lock has gone, which whoever removes it does last: nothing is left, then.
+
         Raises:
             WriteError: it cannot be removed, or another run has taken the lock meanwhile.
         """
@@ -90,7 +99,10 @@ class BucketLeftover:
         own |= msgspec.to_builtins(Owner.here())
         lock = Lock(self.destination, json.dumps(own).encode())
         try:
-            lock.take_over(self.content)
+            try:
+                lock.take_over(self.content)
+            except FileNotFoundError:
+                return False
             with guarded(self.destination, lambda: check_held(lock)):
                 self._remove_built()
             for place in beside(self.destination):
@@ -212,13 +224,10 @@ def bucket_leftovers(path: BucketPath) -> list[BucketLeftover]:
 
 def _told_by_lock(destination: Path) -> list[BucketLeftover]:
     """What a lock that stood there tells, or another one in its place; nothing once its run has ended."""
-    while True:
-        try:
-            return [BucketLeftover(destination)]
-        except FileNotFoundError:
-            return []
-        except Replaced:
-            filesystem.forget(lock_of(destination))
+    try:
+        return [BucketLeftover(destination)]
+    except FileNotFoundError:
+        return []
 
 
 def leftovers_at(destination: Path) -> Sequence[Left]:

@@ -49,7 +49,7 @@ def finish(left: BucketLeftover) -> None:
         if built != old:  # it may wake up
             copy_below(old, built)
             take_inventory(built, _without_marks(objects_at(built)))
-        lock.take_over(left.content)
+        _take_over(lock, left)
         with guarded(destination, lambda: check_held(lock)) as may_go:
             objects = objects_at(built)
             marks = sorted(
@@ -74,6 +74,14 @@ def finish(left: BucketLeftover) -> None:
     except BaseException:  # a signal, say
         kept.append(after)
         raise
+
+
+def _take_over(lock: Lock, left: BucketLeftover) -> None:
+    """Raises FileExistsError where it is another run's by now, or where that has ended."""
+    try:
+        lock.take_over(left.content)
+    except FileNotFoundError as error:
+        raise FileExistsError(*error.args) from None
 
 
 def _without_marks(objects: list[Path]) -> list[Path]:
