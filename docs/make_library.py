@@ -26,7 +26,7 @@ kernel = checkpoint["params/Dense_0/kernel"]      # shape and dtype are known, n
 kernel[:2, ...]                                   # reads the chunks under two rows
 
 halved = surgery.Rescale(at="params/Dense_0/kernel", by=0.5)
-print(surgery.plan("runs/mnist", halved).notes)   # from metadata alone
+print(surgery.plan("runs/mnist", halved).notes)   # nothing is written
 report = surgery.apply("runs/mnist", "runs/mnist-edited", halved)
 assert report.verified
 ```

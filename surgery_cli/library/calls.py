@@ -80,7 +80,10 @@ def plan(
     variables: Mapping[str, Any] = {},
     **settings: Any,
 ) -> reports.Preview:
-    """What `apply` would do, from metadata alone; nothing is written.
+    """What `apply` would do; nothing is written.
+
+    It is told from metadata, and from up to 64 MiB of a state like Adam's, where values are edited and nothing else says
+    its kind (`optimizer_kind`).
 
     Args:
         source: The checkpoint that would be edited.

@@ -53,7 +53,7 @@ MEMORY_BYTES: Final = 4 << 30
 """What that is by default."""
 
 DryRun = Annotated[
-    bool, setting("Show what would be done, from metadata; nothing is written.", Group.WRITE)
+    bool, setting("Show what would be done; nothing is written.", Group.WRITE)
 ]
 Variables = Annotated[
     dict[str, str] | None,
