@@ -199,7 +199,9 @@ def _of_run(found: Condition, lock: Path) -> Condition:
         claim = claim_of(lock)
     except FileNotFoundError:
         why = ["a run of surgery has ended there just now"]
-        return msgspec.structs.replace(found, state=State.UNSETTLED, why=why, todo="look again")
+        return msgspec.structs.replace(
+            found, state=State.UNSETTLED, of="surgery", why=why, todo="look again"
+        )
     state = State.WRITING if claim.state is RunState.LIVING else found.state
     why = [claim.what, claim.why]
     return msgspec.structs.replace(found, state=state, of="surgery", why=why, todo=claim.fix)

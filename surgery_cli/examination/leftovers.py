@@ -15,7 +15,7 @@ from surgery_cli.store.filesystem.owners import is_staging, owner_of
 from surgery_cli.store.filesystem.processes import State as RunState
 from surgery_cli.store.write.bucket_leftovers import bucket_leftovers
 from surgery_cli.store.write.half_replaced import half_replaced
-from surgery_cli.store.write.leftovers import Left, Leftover
+from surgery_cli.store.write.leftovers import Left, Leftover, is_over
 from surgery_cli.store.write.resumable_staging import amount_of, goes_on
 from surgery_cli.store.write.strays import strays
 
@@ -52,8 +52,9 @@ def _of_run(place: Place, seen: Footprint, found: Left) -> Condition:
             place=place, state=State.WRITING, of="surgery", seen=seen, why=why, todo="wait for it"
         )
     left = None if isinstance(place.path, BucketPath) else glance(place.path)
-    why = [f"{who}, which is gone, was building there" if run is RunState.DEAD else _CANNOT_BE_TOLD]
-    clean = f"`surgery clean {quote(str(found.path))}{'' if run is RunState.DEAD else ' --stale'}`"
+    is_dead = is_over(found)
+    why = [f"{who}, which is gone, was building there" if is_dead else _CANNOT_BE_TOLD]
+    clean = f"`surgery clean {quote(str(found.path))}{'' if is_dead else ' --stale'}`"
     resumed = [] if journal is None or journal.head is None else [goes_on(journal.head)]
     has_replaced = run in (RunState.WHOLE, RunState.LOST)
     mixture = half_replaced(destination_of(found.path)) if has_replaced else None

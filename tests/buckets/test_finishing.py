@@ -233,3 +233,17 @@ def test_the_command_of_the_service_removes_one_object():
     assert removal(lock, is_object=True) == f"aws s3 rm {lock}"
     assert removal(path_at("s3://bkt/new")) == "aws s3 rm --recursive s3://bkt/new"
     assert removal(path_at("gs://bkt/x"), is_object=True) == "gcloud storage rm gs://bkt/x"
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
+def test_doctor_says_of_it_whether_its_run_is_known_to_be_over(
+    service, mixture, surgery, elsewhere
+):
+    if elsewhere:
+        said_to_be_elsewhere(service)
+    document = json.loads(surgery("doctor", service.root, "--json").out)
+    (place,) = [one for one in document["places"] if one["path"] == LOCK]
+    said = " ".join(place["why"])
+    assert ("cannot be told from here" in said) == elsewhere
+    assert ("which is gone" in said) == (not elsewhere)
+    assert ("--stale" in place["todo"]) == elsewhere
