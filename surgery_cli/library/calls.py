@@ -82,8 +82,8 @@ def plan(
 ) -> reports.Preview:
     """What `apply` would do; nothing is written.
 
-    It is told from metadata, and from up to 64 MiB of a state like Adam's, where values are edited and nothing else says
-    its kind (`optimizer_kind`).
+    It is told from metadata, and where values are edited beside a state like Adam's, from up to 64 MiB of that, unless
+    `optimizer_kind` says what it is.
 
     Args:
         source: The checkpoint that would be edited.
