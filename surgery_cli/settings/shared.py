@@ -52,9 +52,7 @@ Memory = Annotated[
 MEMORY_BYTES: Final = 4 << 30
 """What that is by default."""
 
-DryRun = Annotated[
-    bool, setting("Show what would be done; nothing is written.", Group.WRITE)
-]
+DryRun = Annotated[bool, setting("Show what would be done; nothing is written.", Group.WRITE)]
 Variables = Annotated[
     dict[str, str] | None,
     setting(
