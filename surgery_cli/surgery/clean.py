@@ -17,7 +17,7 @@ from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.argument import path_and_step
 from surgery_cli.store.locate.refusals import missing
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover, bucket_leftovers
-from surgery_cli.store.write.finishing import finish
+from surgery_cli.store.write.finishing import check_can_finish, finish
 from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.leftovers import (
     Left,
@@ -64,8 +64,7 @@ def clean(place: str, *, stale: bool = False, dry_run: bool = False) -> reports.
         if state is State.WHOLE:
             if isinstance(left, BucketLeftover) and (stale or is_over(left)):
                 finished.append(row)
-                if not dry_run:
-                    finish(left)
+                (check_can_finish if dry_run else finish)(left)
             else:
                 kept.append(row)
         elif state not in over:

@@ -83,9 +83,12 @@ class Company:
         # the first process may build as soon as it has heard of all, and this one is not back from that yet
         if not membership.is_first:
             is_unknown(f"process 0 says what became of '{destination}'")
+        is_locked = not filesystem.renames(destination)
+        before = " (with `--stale` from another machine), before which a new start is refused"
         membership.left_by_first = (
             f"what it had built may stand beside '{destination}': {company.cleaning} removes that,"
-            " or finishes what was half in its place; what was complete stays, and a new start says that it exists"
+            f" or finishes what was half in its place{before if is_locked else ''}; what was complete stays, and a new"
+            " start says that it exists"
         )
         try:
             agree(membership, prepared, destination, options)

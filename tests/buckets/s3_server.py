@@ -19,6 +19,7 @@ _CODES = {
     400: "ExpiredToken",
     401: "AccessDenied",
     403: "InvalidAccessKeyId",
+    404: "NoSuchUpload",
     412: "PreconditionFailed",
     503: "SlowDown",
 }

@@ -139,10 +139,10 @@ def test_what_something_else_has_written_since_is_not_replaced(service, mixture,
         service.remove(name)
     before = {name: service.content(name) for name in service.names()}
 
-    run = surgery("clean", mixture)
-
-    assert run.code == 2
-    assert "was written to by something else since" in run.err
+    for options in (["--dry-run"], []):
+        run = surgery("clean", mixture, *options)
+        assert run.code == 2
+        assert "was written to by something else since" in run.err
     assert {name: service.content(name) for name in service.names()} == before
 
 

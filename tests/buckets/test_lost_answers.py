@@ -11,6 +11,7 @@ from surgery_cli.errors import SurgeryError
 from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem import bucket_guard, bucket_locks
+from surgery_cli.store.filesystem.amazon_s3 import AmazonS3
 from surgery_cli.store.filesystem.object_service import STREAMED_BYTES
 from tests.buckets.checkpoints import MARK, RESCALED, saved, uploaded
 from tests.buckets.server import Faults
@@ -142,19 +143,100 @@ def test_what_a_run_has_made_anew_piece_by_piece_is_removed(service, place):
 PIECES = [b"1" * STREAMED_BYTES, b"2" * 1000]
 
 
+def losing(server, kind, at):
+    """Of every sixteen answers this one is lost."""
+    server._served = itertools.count(17 - at)
+    server.faults = Faults(kind, every=16)
+
+
+def written_in_pieces(address):
+    with filesystem.create(path_at(address)) as file:
+        for piece in PIECES:
+            file.write(piece)
+
+
 @pytest.mark.parametrize("kind", ["cut", "lost"])
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_a_large_object_is_there_whichever_of_its_answers_is_lost(bucket, kind, at):
     """Also the last: the piece is sent again, and refused, as the whole object stands by then."""
-    bucket._served = itertools.count(9 - at)
-    bucket.faults = Faults(kind, every=8)
-    with filesystem.create(path_at("gs://bkt/new/x")) as file:
-        for piece in PIECES:
-            file.write(piece)
+    losing(bucket, kind, at)
+    written_in_pieces("gs://bkt/new/x")
     bucket.faults = Faults()
     states = [r.status for r in bucket.log if r.kind == "write"]
     assert at < 3 or states[-1] == 412
     assert bucket.content("new/x") == b"".join(PIECES)
+
+
+AGAIN = {"as before": None, "no such upload": 404, "something stands there": 412}
+"""What services that speak S3 say to who asks once more whether an upload is whole, which is."""
+
+
+@pytest.fixture(params=AGAIN)
+def s3_again(request, s3, monkeypatch):
+    done, answer = set(), s3.answer
+
+    async def answered(asked):
+        is_end = asked.method == "POST" and "uploadId" in asked.query
+        if is_end and asked.query["uploadId"] in done and AGAIN[request.param]:
+            return s3.refusal(AGAIN[request.param], "injected")
+        got = await answer(asked)
+        done.update({asked.query["uploadId"]} if is_end else ())
+        return got
+
+    monkeypatch.setattr(s3, "answer", answered)
+    return s3
+
+
+@pytest.fixture
+def made_in_parts(monkeypatch):
+    """What takes more than a request takes them from 6 MB on."""
+    monkeypatch.setattr(AmazonS3, "largest", 6 << 20)
+    monkeypatch.setattr(AmazonS3, "part", 5 << 20)
+
+
+def put_in_parts(address):
+    filesystem.put(path_at(address), b"".join(PIECES), exclusively=True)
+
+
+def copied_in_parts(address):
+    there = path_at(address).parent.parent / "there"
+    filesystem.copy(there, path_at(address))
+
+
+@pytest.mark.usefixtures("made_in_parts")
+@pytest.mark.parametrize("make", [written_in_pieces, put_in_parts, copied_in_parts])
+@pytest.mark.parametrize("kind", ["cut", "lost"])
+@pytest.mark.parametrize("at", range(1, 6))
+def test_a_large_object_is_there_whatever_is_said_to_who_asks_again(s3_again, make, kind, at):
+    s3_again.put("bkt", "there", b"".join(PIECES))
+    filesystem.exists(path_at("s3://bkt/there"))
+    losing(s3_again, kind, at)
+    make("s3://bkt/new/x")
+    s3_again.faults = Faults()
+    assert s3_again.content("new/x") == b"".join(PIECES)
+
+
+@pytest.mark.parametrize("make", [written_in_pieces, put_in_parts])
+@pytest.mark.parametrize(("status", "refusal"), [(412, FileExistsError), (404, FileNotFoundError)])
+@pytest.mark.usefixtures("made_in_parts")
+def test_what_stands_where_an_upload_could_not_end_is_somebody_elses(
+    s3, monkeypatch, make, status, refusal
+):
+    """Of the same size: it is told by what the parts hold. (S3 refuses as it was asked to, moto does not.)"""
+    theirs = b"x" * sum(map(len, PIECES))
+    answer = s3.answer
+
+    async def answered(asked):
+        if asked.method == "POST" and "uploadId" in asked.query:
+            assert asked.headers["if-none-match"] == "*"
+            s3.put("bkt", "new/x", theirs)
+            return s3.refusal(status, "injected")
+        return await answer(asked)
+
+    monkeypatch.setattr(s3, "answer", answered)
+    with pytest.raises(refusal):
+        make("s3://bkt/new/x")
+    assert s3.content("new/x") == theirs
 
 
 @pytest.mark.parametrize("content", [b"x" * sum(map(len, PIECES)), b"another's"])

@@ -40,6 +40,8 @@ def test_who_reads_it_is_told_to_wait_before_anything_else(
         if state == "dead":
             assert "wait" not in refused.err
             assert refused.code == (3 if is_there else 2)
+            if named == "new":  # before that a new start is refused
+                assert f"`surgery clean {new}` removes what it left" in refused.err
             continue
         what, why, fix = refused.err.splitlines()[:3]
         assert refused.code == 3, refused.err

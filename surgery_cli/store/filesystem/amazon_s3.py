@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Any, Final
 
 from surgery_cli.store.filesystem.fsspec_service import FsspecService, md5_of
-from surgery_cli.store.filesystem.interruptions import Threads
 from surgery_cli.store.filesystem.object_service import (
     Page,
     ServiceWords,
@@ -19,6 +18,7 @@ from surgery_cli.store.filesystem.object_service import (
     code_of,
     limit_silence,
 )
+from surgery_cli.store.filesystem.s3_uploads import Upload, conditions_told, made_in_parts
 
 _PER_PAGE: Final = 1000
 _TRIES: Final = 5
@@ -28,11 +28,6 @@ _BY_NAME: Final = {"iam-role": "imds", "container-role": "ecs"}
 
 _WITHOUT_WORDS: Final = ("400", "401", "403")
 """Answers to HEAD have no text: what else is asked says why."""
-
-_MOST_PARTS: Final = 10_000
-_PARTS_AT_ONCE: Final = 8
-
-_CONDITION_FAILED: Final = ("412", "PreconditionFailed")
 
 
 class AmazonS3(FsspecService):
@@ -126,33 +121,12 @@ class AmazonS3(FsspecService):
         part: Callable[[int, int], tuple[str, dict[str, Any]]],
         condition: dict[str, Any],
     ) -> str:
-        """Make an object that is larger than one request may make; ``part``: the request that makes a range of it.
-
-        It is there once all parts are, whole; if one of them fails, none of it stays.
-        """
         place = {"Bucket": bucket, "Key": key}
-        upload = self._call("create_multipart_upload", **place)["UploadId"]
-        step = max(self.part, -(-size // _MOST_PARTS))
+        return made_in_parts(self._call, place, size, self.part, part, condition)
 
-        def make(number: int) -> dict[str, Any]:
-            start = (number - 1) * step
-            method, asked = part(start, min(start + step, size))
-            got = self._call(method, **place, UploadId=upload, PartNumber=number, **asked)
-            found = got.get("CopyPartResult", got)
-            return {"PartNumber": number, "ETag": found["ETag"]}
-
-        try:
-            with Threads(_PARTS_AT_ONCE, thread_name_prefix="surgery-part") as pool:
-                made = list(pool.map(make, range(1, -(-size // step) + 1)))
-            done = {"UploadId": upload, "MultipartUpload": {"Parts": made}}
-            version: str = self._call("complete_multipart_upload", **place, **done, **condition)[
-                "ETag"
-            ]
-        except BaseException:
-            with suppress(OSError):
-                self._call("abort_multipart_upload", **place, UploadId=upload)
-            raise
-        return version
+    def stream(self, bucket: str, key: str, *, exclusively: bool) -> Any:
+        stream = super().stream(bucket, key, exclusively=exclusively)
+        return Upload(stream, lambda: self.look_up(bucket, key).version)
 
     def put_in_place(self, bucket: str, key: str, content: bytes, found: StoredObject) -> str:
         with self._asking(bucket, key, is_of_version=True):
@@ -236,13 +210,9 @@ class AmazonS3(FsspecService):
         return "environment"
 
     def _call(self, method: str, **asked: Any) -> dict[str, Any]:
-        """A request; FileExistsError where its condition does not hold, whoever speaks S3 there."""
-        try:
+        """A request; FileExistsError where its condition does not hold."""
+        with conditions_told():
             got: dict[str, Any] = self._client.call_s3(method, **asked)
-        except OSError as error:
-            if code_of(error) in _CONDITION_FAILED:
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from error
-            raise
         return got
 
     def _is_anybody(self) -> bool:

@@ -101,8 +101,11 @@ def _interrupted(path: Path, built: Sequence[Path]) -> SurgeryError:
     claim = claim_on(path, built)
     if claim is not None and claim.state is not State.DEAD:
         return claimed(claim)
+    what = f"'{path}' does not exist: the run that was to write it did not end"
+    if claim is not None and not filesystem.renames(path):  # its lock keeps others away
+        return MissingError(what, why=claim.why, fix=f"{claim.fix}; then run it again")
     return MissingError(
-        f"'{path}' does not exist: the run that was to write it did not end",
+        what,
         why=f"beside it stands what that run had made, '{built[0].name}'; it was never verified",
         fix=f"run it again; `surgery clean {quote(str(path))} --dry-run` says what can be gone on from",
     )

@@ -36,7 +36,7 @@ def finish(left: BucketLeftover) -> None:
     """
     destination, old = left.destination, left.built
     assert old is not None
-    _check_destination(left, old)
+    check_can_finish(left)
     token = secrets.token_hex(8)
     built = old if is_over(left) else old.with_name(f".{destination.name}{STAGING_MARK}{token[:8]}")
     owner = msgspec.to_builtins(Owner.here())
@@ -88,7 +88,7 @@ def _without_marks(objects: list[Path]) -> list[Path]:
     return [place for place in objects if place.name != COMMIT_MARK]
 
 
-def _check_destination(left: BucketLeftover, built: Path) -> None:
+def check_can_finish(left: BucketLeftover) -> None:
     """See that what stands at the destination was there before the run, or was put there by it.
 
     Orbax asks nobody before it writes there, and on ``s3://`` it leaves no mark that tells.
@@ -96,7 +96,8 @@ def _check_destination(left: BucketLeftover, built: Path) -> None:
     Raises:
         DestinationError: something has come since the run began that is not of what it has built.
     """
-    destination, lock = left.destination, lock_of(left.destination)
+    destination, built, lock = left.destination, left.built, lock_of(left.destination)
+    assert built is not None
     moved = {destination.parent / new.relative_to(built): new for new in objects_at(built)}
     began = filesystem.status(lock).st_mtime_ns
     for place in _without_marks(objects_at(destination)):
