@@ -19,7 +19,7 @@ from surgery_cli.store.orbax.stored_values import are_same, whole_file
 from surgery_cli.store.write.aftermath import begin_anew, kept
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover, check_held, has_changed
 from surgery_cli.store.write.half_replaced import taken_by
-from surgery_cli.store.write.inventory import take_inventory
+from surgery_cli.store.write.inventory import inventory_of, take_inventory
 from surgery_cli.store.write.leftovers import is_over
 from surgery_cli.store.write.many_objects import copy_below, objects_at
 from surgery_cli.store.write.replacement import Replacement
@@ -108,8 +108,9 @@ def check_can_finish(left: BucketLeftover) -> None:
                 f"'{destination}' was written to by something else since a run half replaced it",
                 why=f"'{place}' is not what that run has put there; its own stands whole in"
                 f" '{built / destination.name}'",
-                fix=f"{taken_by(built)}; where what stands at '{destination}' is to be kept,"
-                f" `{removal(built)}`, and last `{removal(lock, is_object=True)}`",
+                fix=f"{taken_by(built)}; if a whole checkpoint was saved to '{destination}' since (else it is of two, and"
+                f" nothing tells so any more): `{removal(built)}`, `{removal(inventory_of(built).parent)}`, and last"
+                f" `{removal(lock, is_object=True)}`",
             )
 
 
