@@ -200,7 +200,7 @@ def _of_run(found: Condition, lock: Path) -> Condition:
     except FileNotFoundError:
         why = ["a run of surgery has ended there just now"]
         return msgspec.structs.replace(
-            found, state=State.UNSETTLED, of="surgery", why=why, todo="look again"
+            found, state=State.WRITING, of="surgery", why=why, todo="look again"
         )
     state = State.WRITING if claim.state is RunState.LIVING else found.state
     why = [claim.what, claim.why]

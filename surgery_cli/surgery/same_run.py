@@ -17,7 +17,7 @@ from surgery_cli.store.filesystem.listing import Listing, reading, step_name
 from surgery_cli.store.locate.location import Location, locate
 from surgery_cli.store.locate.step_formats import renumbered, step_formats
 from surgery_cli.store.locate.steps import SURE_PREFIXES, Step, find_steps
-from surgery_cli.store.write.destination import real_path
+from surgery_cli.store.write.destination import being_written, real_path
 from surgery_cli.surgery.notes import steps_replaced
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.tree.paths import LeafPath
@@ -61,7 +61,8 @@ def into_run(source: str, destination: str, options: Options) -> Asked:
     steps = _steps_of(target)
     new = target / renumbered(step.name, options.as_step, _finished(steps))
     prefix = named.prefix if (named := step_name(step.name)) is not None else ""
-    _refuse_taken(target, steps, options.as_step, prefix=prefix)
+    of_run = new.name if being_written(new) else ""  # whose that is, is said where it is looked for
+    _refuse_taken(target, steps, options.as_step, prefix=prefix, but=of_run)
     item = options.item if location.shape == "root" else None
     return Asked(str(step), str(new), replace(options, step=None, as_step=None, item=item))
 

@@ -126,3 +126,30 @@ def test_whatever_is_there_by_then_every_command_names_the_run_and_how_to_remove
     if state != "living":
         (note, *_) = library.rescue(new).notes
         assert note.startswith(said)
+
+
+@pytest.mark.parametrize("others", [[], ["1"]], ids=["alone", "beside another"])
+@pytest.mark.parametrize("lacking", ["whole", "one file"])
+@pytest.mark.parametrize("state", ["living", "elsewhere", "dead"])
+def test_a_step_that_is_being_written_is_named_as_such_by_its_number(
+    service, tmp_path, surgery, state, lacking, others
+):
+    begun(service, tmp_path / "ck", "run/20", state)
+    service.put("bkt", "run/.20.surgery-tmp-lock", service.content(".new.surgery-tmp-lock"))
+    service.remove(".new.surgery-tmp-lock")
+    names = [name for name in service.names() if name.startswith("run/20/")]
+    for name in names[1:] if lacking == "one file" else ():
+        service.remove(name)
+    run = f"{service.root}/run"
+    for name in others:
+        uploaded(service, tmp_path / "ck", f"{run}/{name}")
+    if others and lacking == "whole":
+        added = surgery("cast", f"{run}@1", run, "params/**", "--to=bfloat16", "--as-step", "20")
+        assert f"{run}/20'" in added.err.splitlines()[0]
+
+    refused = surgery("inspect", f"{run}@20")
+
+    assert refused.err == surgery("inspect", f"{run}/20").err
+    said = "was left by a run that was killed" if state == "dead" else "another run is writing to"
+    assert said in refused.err
+    assert f"'{run}/20'" in refused.err

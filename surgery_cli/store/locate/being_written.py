@@ -11,7 +11,12 @@ from surgery_cli.errors import BeingWrittenError, CheckpointError, LeftBehindErr
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import claim_of, lock_around, lock_of
-from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK
+from surgery_cli.store.filesystem.listing import (
+    COMMIT_MARK,
+    STAGING_MARK,
+    destination_of,
+    step_name,
+)
 from surgery_cli.store.filesystem.owners import is_staging, owner_of
 from surgery_cli.store.filesystem.processes import Claim, State, claim_by
 
@@ -65,6 +70,15 @@ def refuse_locked(path: Path) -> None:
     except FileNotFoundError:
         raise _has_changed(path, "a run of surgery has ended there just now") from None
     raise claimed(claim, path)
+
+
+def refuse_locked_steps(root: Path, number: int | None = None) -> None:
+    """As ``refuse_locked`` for steps of a root, of which nothing may be there yet; for the one of a ``number``."""
+    for entry in [] if filesystem.renames(root) else filesystem.entries_if_any(root):
+        new = destination_of(root / entry.name)
+        step = step_name(new.name)
+        if new.name != entry.name and step is not None and number in (None, step.number):
+            refuse_locked(new)
 
 
 def refuse_moving(*folders: Path) -> None:

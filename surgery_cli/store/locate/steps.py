@@ -18,6 +18,7 @@ from surgery_cli.store.filesystem.listing import (
     step_name,
     unfinished_name,
 )
+from surgery_cli.store.locate.being_written import refuse_locked_steps
 from surgery_cli.store.locate.items import (
     STEP_METADATA,
     V1_MARK,
@@ -216,6 +217,7 @@ def pick(
     if wanted is None:
         if not finished:
             names = ", ".join(f"'{s.name}'" for s in steps[-3:])
+            refuse_locked_steps(root)
             raise CheckpointError(
                 f"'{root}' has no finished step",
                 why=f"every save in it was interrupted: {names}",
@@ -237,6 +239,7 @@ def pick(
         raise _unreadable(found[0], [s for s in finished if s.fault is None])
     if found:
         return found[0], why
+    refuse_locked_steps(root, wanted)
     for other in steps:
         if other.number == wanted:
             raise CheckpointError(

@@ -108,9 +108,9 @@ def check_can_finish(left: BucketLeftover) -> None:
                 f"'{destination}' was written to by something else since a run half replaced it",
                 why=f"'{place}' is not what that run has put there; its own stands whole in"
                 f" '{built / destination.name}'",
-                fix=f"{taken_by(built)}; if a whole checkpoint was saved to '{destination}' since (else it is of two, and"
-                f" nothing tells so any more): `{removal(built)}`, `{removal(inventory_of(built).parent)}`, and last"
-                f" `{removal(lock, is_object=True)}`",
+                fix=f"{taken_by(built)}; if a whole checkpoint was saved to '{destination}' since (else it is of two,"
+                f" and nothing tells so any more): `{removal(built)}`, `{removal(inventory_of(built).parent)}`,"
+                f" and last `{removal(lock, is_object=True)}`",
             )
 
 
