@@ -72,12 +72,13 @@ def refuse_locked(path: Path) -> None:
     raise claimed(claim, path)
 
 
-def refuse_locked_steps(root: Path, number: int | None = None) -> None:
-    """As ``refuse_locked`` for steps of a root, of which nothing may be there yet; for the one of a ``number``."""
-    for entry in [] if filesystem.renames(root) else filesystem.entries_if_any(root):
-        new = destination_of(root / entry.name)
-        step = step_name(new.name)
-        if new.name != entry.name and step is not None and number in (None, step.number):
+def refuse_locked_inside(folder: Path, step: int | None = None) -> None:
+    """As ``refuse_locked`` for what stands in a folder, of which nothing may be there yet; or for that step alone."""
+    for entry in [] if filesystem.renames(folder) else filesystem.entries_if_any(folder):
+        new = destination_of(folder / entry.name)
+        named = step_name(new.name)
+        is_asked = step is None or (named is not None and named.number == step)
+        if new.name != entry.name and is_asked and not is_marked(new):
             refuse_locked(new)
 
 
