@@ -76,6 +76,14 @@ class S3Server(Server):
         self.region = ""
         for name in self.names():
             self.remove(name)
+        for one in self.uploads():
+            self.client.abort_multipart_upload(
+                Bucket="bkt", Key=one["Key"], UploadId=one["UploadId"]
+            )
+
+    def uploads(self):
+        """Those that have begun: parts of objects that are not there yet."""
+        return self.client.list_multipart_uploads(Bucket="bkt").get("Uploads", [])
 
     def put(self, bucket, name, data):
         self.client.put_object(Bucket=bucket, Key=name, Body=data)

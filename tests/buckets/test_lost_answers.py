@@ -237,6 +237,7 @@ def test_what_stands_where_an_upload_could_not_end_is_somebody_elses(
     with pytest.raises(refusal):
         make("s3://bkt/new/x")
     assert s3.content("new/x") == theirs
+    assert s3.uploads() == []
 
 
 @pytest.mark.parametrize("content", [b"x" * sum(map(len, PIECES)), b"another's"])

@@ -24,10 +24,6 @@ def small_requests(monkeypatch):
     monkeypatch.setattr(AmazonS3, "part", 5 << 20)
 
 
-def uploads(s3):
-    return s3.client.list_multipart_uploads(Bucket="bkt").get("Uploads", [])
-
-
 def test_what_is_too_large_for_one_request_comes_in_parts(s3, small_requests):
     place, copied = path_at("s3://bkt/a b+é/large"), path_at("s3://bkt/copied")
     filesystem.put(place, LARGE)
@@ -36,7 +32,7 @@ def test_what_is_too_large_for_one_request_comes_in_parts(s3, small_requests):
     assert s3.content("copied") == LARGE
     assert s3.kinds()["copy"] == 3
     assert sum(len(request.body) for request in s3.log if request.kind == "copy") == 0
-    assert uploads(s3) == []
+    assert s3.uploads() == []
 
 
 @pytest.mark.parametrize("kind", ["503", "reset", "cut", "lost"])
@@ -57,7 +53,7 @@ def test_parts_of_what_fails_do_not_stay(s3, small_requests):
     with pytest.raises(OSError, match="S3 does not"):
         filesystem.copy(place, path_at("s3://bkt/copied"))
     s3.faults = Faults()
-    assert (s3.names(), uploads(s3)) == (["large"], [])
+    assert (s3.names(), s3.uploads()) == (["large"], [])
 
 
 def test_an_object_that_is_replaced_meanwhile_is_not_copied_in_parts(s3, small_requests):
@@ -67,7 +63,7 @@ def test_an_object_that_is_replaced_meanwhile_is_not_copied_in_parts(s3, small_r
     s3.put("bkt", "large", LARGE[::-1])
     with pytest.raises(OSError, match="was replaced"):
         filesystem.copy(place, path_at("s3://bkt/copied"))
-    assert (s3.names(), uploads(s3)) == (["large"], [])
+    assert (s3.names(), s3.uploads()) == (["large"], [])
 
 
 MANY = {"params": {name: np.arange(12, dtype=np.float32) for name in ("w", "a1", "a2", "a3")}}
