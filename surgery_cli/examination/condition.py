@@ -20,9 +20,10 @@ from surgery_cli.proof.metadata_files import handlers_of, metadata_faults, resto
 from surgery_cli.proof.sealed_files import seen_since_sealed
 from surgery_cli.proof.step_metadata_file import lacks_step_metadata
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.bucket_locks import claim_of, is_committed, lock_around
+from surgery_cli.store.filesystem.bucket_locks import claim_of, is_committed, lock_around, lock_of
 from surgery_cli.store.filesystem.listing import Listing, unreadable
 from surgery_cli.store.filesystem.processes import State as RunState
+from surgery_cli.store.locate.being_written import locked_in
 from surgery_cli.store.locate.items import STEP_METADATA, handler_kind, step_items
 from surgery_cli.store.locate.steps import checkpoints_in, find_steps
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
@@ -121,6 +122,9 @@ def _opened(place: Place, seen: Footprint) -> Condition:
         listing = Listing.of(place.path)
         if not is_committed(place.path, listing.files):
             return _uncommitted(place, seen)
+        for new in locked_in(place.path):
+            found = Condition(place=place, state=State.UNFINISHED, seen=seen)
+            return _of_run(found, lock_of(new))
         items = step_items(listing)
         if items.others and not (items.pytrees or items.unfinished or items.absent):
             why = ["it holds no tree of leaves"]

@@ -8,7 +8,7 @@ import pytest
 
 from surgery_cli import surgery as library
 from surgery_cli.store.filesystem.processes import Owner
-from tests.buckets.checkpoints import MARK, saved, uploaded
+from tests.buckets.checkpoints import MARK, SAMPLES, saved, uploaded
 
 BESIDE = ".new.surgery-tmp-0123abcd"
 
@@ -155,3 +155,40 @@ def test_a_step_that_is_being_written_is_named_as_such_by_its_number(
     said = "was left by a run that was killed" if state == "dead" else "another run is writing to"
     assert said in refused.err
     assert f"'{run}/20'" in refused.err
+
+
+@pytest.mark.parametrize("lacking", ["whole", "no store", "one file"])
+@pytest.mark.parametrize("state", ["living", "elsewhere", "dead"])
+def test_the_mark_of_a_step_says_nothing_of_an_item_that_is_being_put_into_it(
+    service, tmp_path, surgery, state, lacking
+):
+    """It would open as whole where several transactions are to come: the tree of the source, edited in part."""
+    step = uploaded(service, SAMPLES / "digits_manager" / "250", f"{service.root}/run/250")
+    begun(service, tmp_path / "ck", "run/250/extra", state)
+    lock = service.content(".new.surgery-tmp-lock")
+    service.remove(".new.surgery-tmp-lock")
+    names = service.names("run/250/extra/")
+    gone = {"no store": [n for n in names if n.endswith("manifest.ocdbt")], "one file": names[1:]}
+    for name in gone.get(lacking, ()):
+        service.remove(name)
+    service.put("bkt", "run/250/.extra.surgery-tmp-lock", lock)
+    said = "was left by a run that was killed" if state == "dead" else "another run is writing to"
+
+    for arguments in (
+        ["inspect", f"{step}/extra"],
+        ["inspect", step],
+        ["inspect", step, "--item", "default"],
+        ["verify", f"{service.root}/run"],
+        ["cast", f"{service.root}/run@250", str(tmp_path / "out"), "--to", "bfloat16"],
+    ):
+        refused = surgery(*arguments)
+        assert refused.code == 3, arguments
+        assert said in refused.err, arguments
+        assert f"'{step}/extra'" in refused.err.splitlines()[0], arguments
+    (place,) = library.doctor(f"{service.root}/run", settled_seconds=0).places
+    assert place.state == ("writing" if state == "living" else "unfinished")
+
+    service.remove("run/250/.extra.surgery-tmp-lock")
+    for name in service.names("run/250/extra/"):
+        service.remove(name)
+    assert surgery("verify", step).code == 0

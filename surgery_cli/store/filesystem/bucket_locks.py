@@ -49,9 +49,9 @@ def guarded(
     return system.guarded(BucketPath(destination), check)
 
 
-def lock_around(place: Path) -> Path | None:
+def lock_around(place: Path, levels: int = _LEVELS) -> Path | None:
     """The lock of a place, or of what it lies in: somebody writes there, or was killed meanwhile."""
-    for folder in [place, *place.parents][:_LEVELS]:
+    for folder in [place, *place.parents][:levels]:
         if isinstance(folder, BucketPath) and folder.key:
             lock = lock_of(folder)
             if filesystem.exists(lock):

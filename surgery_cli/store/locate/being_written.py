@@ -33,9 +33,9 @@ def claim_around(path: Path) -> Claim | None:
     claim = None
     if built is not None:
         claim = claim_in(built)
-    elif not filesystem.renames(path) and not is_marked(path, path.parent):
+    elif (lock := lock_on(path, path.parent)) is not None:
         with suppress(FileNotFoundError):
-            claim = None if (lock := lock_around(path)) is None else claim_of(lock)
+            claim = claim_of(lock)
     if claim is not None and claim.state is State.LIVING:
         raise claimed(claim)
     return claim
@@ -44,6 +44,24 @@ def claim_around(path: Path) -> Claim | None:
 def is_marked(*folders: Path) -> bool:
     """True if one of them has Orbax's mark that it is whole."""
     return any(filesystem.is_file(folder / COMMIT_MARK) for folder in folders)
+
+
+def lock_on(path: Path, *around: Path) -> Path | None:
+    """The lock of a run of ours that has what stands there; None where a mark says that it is whole.
+
+    A mark of what it lies ``around`` says so of what stood there by then, and not of what a run has put in since.
+    """
+    if filesystem.renames(path) or is_marked(path):
+        return None
+    return lock_around(path, levels=1) if is_marked(*around) else lock_around(path)
+
+
+def locked_in(folder: Path) -> Iterator[Path]:
+    """What runs of ours have locked in a folder, and no mark says to be whole; nothing of it may be there yet."""
+    for entry in [] if filesystem.renames(folder) else filesystem.entries_if_any(folder):
+        new = destination_of(folder / entry.name)
+        if new.name != entry.name and not is_marked(new) and filesystem.exists(lock_of(new)):
+            yield new
 
 
 def is_built_in(place: Path) -> bool:
@@ -57,13 +75,13 @@ def claim_in(built: Path) -> Claim | None:
     return claim_on(new, [built])
 
 
-def refuse_locked(path: Path) -> None:
-    """Refuse what a run of ours is writing where nothing can be renamed.
+def refuse_locked(path: Path, *around: Path) -> None:
+    """Refuse what a run of ours is writing where nothing can be renamed; see ``lock_on``.
 
     Raises:
         CheckpointError: so; or ServiceFails: that run has ended since it was looked for.
     """
-    if filesystem.renames(path) or (lock := lock_around(path)) is None:
+    if (lock := lock_on(path, *around)) is None:
         return
     try:
         claim = claim_of(lock)
@@ -72,13 +90,11 @@ def refuse_locked(path: Path) -> None:
     raise claimed(claim, path)
 
 
-def refuse_locked_inside(folder: Path, step: int | None = None) -> None:
-    """As ``refuse_locked`` for what stands in a folder, of which nothing may be there yet; or for that step alone."""
-    for entry in [] if filesystem.renames(folder) else filesystem.entries_if_any(folder):
-        new = destination_of(folder / entry.name)
+def refuse_locked_in(folder: Path, step: int | None = None) -> None:
+    """The same for all that stands in a folder; or for what is that step of it."""
+    for new in locked_in(folder):
         named = step_name(new.name)
-        is_asked = step is None or (named is not None and named.number == step)
-        if new.name != entry.name and is_asked and not is_marked(new):
+        if step is None or (named is not None and named.number == step):
             refuse_locked(new)
 
 
@@ -109,8 +125,8 @@ def locks_first(path: Path) -> Iterator[None]:
     try:
         yield
     except CheckpointError:
+        refuse_locked(path, path.parent)
         if not is_marked(path, path.parent):
-            refuse_locked(path)
             refuse_moving(path)
         raise
 

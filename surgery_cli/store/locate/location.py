@@ -122,13 +122,13 @@ def locate(
     refusals.refuse_unfinished(argument.path)
     with locks_first(argument.path):
         location = _located(argument)
-    match location.shape:  # of a root, finished steps alone are opened; a file has no mark
-        case "flat" | "step":
-            refusals.refuse_uncommitted(location.root)
+    match location.shape:
+        case "file":  # which has no mark
+            refuse_locked(location.root)
         case "item":
             refusals.refuse_uncommitted(location.root, location.root.parent)
-        case "file":
-            refuse_locked(location.root)
+        case _:  # of a root, finished steps alone are opened
+            refusals.refuse_uncommitted(location.step_directory or location.root)
     return location
 
 

@@ -31,7 +31,7 @@ from surgery_cli.store.locate.being_written import (
     is_built_in,
     is_marked,
     refuse_locked,
-    refuse_locked_inside,
+    refuse_locked_in,
     refuse_moving,
     seen_before,
 )
@@ -170,10 +170,10 @@ def refuse_uncommitted(path: Path, *others: Path) -> None:
     """
     if filesystem.renames(path):
         return
+    refuse_locked(path, *others)
+    refuse_locked_in(path)  # items of it, which its own mark says nothing of
     if is_marked(path, *others):
         return
-    refuse_locked(path)
-    refuse_locked_inside(path)  # items of it
     if filesystem.needs_commit_mark(path) and not holds_t5x(path):
         refuse_moving(path, *others)
         raise CheckpointError(

@@ -18,7 +18,7 @@ from surgery_cli.store.filesystem.listing import (
     step_name,
     unfinished_name,
 )
-from surgery_cli.store.locate.being_written import refuse_locked_inside
+from surgery_cli.store.locate.being_written import refuse_locked_in
 from surgery_cli.store.locate.items import (
     STEP_METADATA,
     V1_MARK,
@@ -147,7 +147,7 @@ def refuse_several(listing: Listing) -> None:
     if not whole:
         return
     if len(whole) == 1:
-        refuse_locked_inside(listing.path)
+        refuse_locked_in(listing.path)
     held = "several checkpoints: name one" if len(whole) > 1 else "a checkpoint: name it"
     raise PlanError(
         f"'{listing.path}' holds {held}",
@@ -220,7 +220,7 @@ def pick(
     if wanted is None:
         if not finished:
             names = ", ".join(f"'{s.name}'" for s in steps[-3:])
-            refuse_locked_inside(root)
+            refuse_locked_in(root)
             raise CheckpointError(
                 f"'{root}' has no finished step",
                 why=f"every save in it was interrupted: {names}",
@@ -242,7 +242,7 @@ def pick(
         raise _unreadable(found[0], [s for s in finished if s.fault is None])
     if found:
         return found[0], why
-    refuse_locked_inside(root, wanted)
+    refuse_locked_in(root, wanted)
     for other in steps:
         if other.number == wanted:
             raise CheckpointError(
