@@ -183,7 +183,7 @@ def _tree(argument: Argument, listing: Listing) -> Location:
         # Anybody may call a folder `run_3`: only steps of plain numbers are told from it.
         named = step_name(path.parent.name)
         is_item = named is not None and not named.prefix and not holds_pytree(parent)
-    if not is_item:
+    if argument.is_staged or not is_item:  # marks and records around what is built are not its own
         return _flat(argument, "flat", tree)
     name, step = path.name, step_name(path.parent.name)
     if argument.item not in (None, name):

@@ -1,0 +1,82 @@
+"""What is put into a step in a bucket as an item of it has a mark of its own; the step's is no business of the run."""
+
+import itertools
+import json
+
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from tests.buckets.checkpoints import MARK, SAMPLES, TREE, saved, uploaded
+from tests.buckets.test_destinations import downloaded
+from tests.buckets.test_refused_for_good import refusing_after
+
+LOCK = "run/250/.extra.surgery-tmp-lock"
+
+
+@pytest.fixture
+def step(service):
+    return uploaded(service, SAMPLES / "digits_manager" / "250", f"{service.root}/run/250")
+
+
+@pytest.fixture
+def source(service, tmp_path):
+    return uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
+
+
+def edit(source, step, *options):
+    return ["rescale", source, f"{step}/extra", "params/w", "--by", "2", *options]
+
+
+@pytest.mark.parametrize("way", [[], ["--resume"]], ids=["plain", "resume"])
+@pytest.mark.parametrize("is_finished", [True, False], ids=["finished", "unfinished"])
+def test_the_mark_of_the_step_stays_as_it_was(
+    service, source, step, surgery, tmp_path, way, is_finished
+):
+    """Of a save of Orbax that was interrupted nobody else says that it is finished."""
+    if not is_finished:
+        service.remove(f"run/250/{MARK}")
+    before = {name: service.content(name) for name in service.names("run/")}
+
+    done = surgery(*edit(source, step, *way))
+
+    assert done.code == 0, done.err
+    after = {name: service.content(name) for name in service.names("run/")}
+    assert {name: after.get(name) for name in before} == before
+    assert set(after) - set(before) == {n for n in after if n.startswith("run/250/extra/")}
+    assert f"run/250/extra/{MARK}" in after
+    if is_finished:
+        assert surgery("verify", step, "--item", "extra").code == 0
+        with ocp.PyTreeCheckpointer() as checkpointer:
+            tree = checkpointer.restore(downloaded(service, "run/250/extra", tmp_path / "down"))
+        np.testing.assert_array_equal(tree["params"]["w"], TREE["params"]["w"] * 2)
+    elif service.root.startswith("gs://"):  # where Orbax asks for one
+        refused = surgery("inspect", step)
+        assert refused.code == 3
+        assert "is an unfinished save" in refused.err
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("way", [[], ["--resume"]], ids=["plain", "resume"])
+def test_what_a_killed_run_put_into_it_goes_whole(service, source, step, surgery, monkeypatch, way):
+    """The step's mark does not say that the run had done all but remove its lock; until it has, nothing is read."""
+    before = service.names()
+    for number in itertools.count(5, 7):
+        with monkeypatch.context() as patched:
+            refusing_after(service, number, patched)
+            ended = surgery(*edit(source, step, *way))
+        if ended.code == 0:
+            break
+        if LOCK not in service.names():
+            assert service.names() == before
+            continue
+        told = json.loads(service.content(LOCK)) | {"pid": 2**22 - 1, "started": "1"}
+        service.put("bkt", LOCK, json.dumps(told).encode())
+        is_whole = f"run/250/extra/{MARK}" in service.names()
+        looked = surgery("inspect", f"{step}/extra")
+        assert looked.code in ([0] if is_whole else [2, 3]), looked.err
+        assert surgery("clean", f"{step}/extra").code == 0
+        assert is_whole or service.names() == before
+        for name in set(service.names()) - set(before):
+            service.remove(name)
+    assert number > 20
