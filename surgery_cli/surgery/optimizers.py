@@ -105,7 +105,7 @@ def look_at_hidden_twins(checkpoint: Checkpoint, draft: Draft) -> list[Look]:
     if not touched:
         return []
     try:
-        tree = open_checkpoint(location.argument, step=location.step).tree
+        tree = open_checkpoint(location.address).tree
     except CheckpointError as error:
         what = f"the other items cannot be read, so twins in them are not known: {error.problems[0].what}"
         return [Look(Consequence(DocsPage.OPTIMIZERS, what))]

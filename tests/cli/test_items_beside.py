@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import html
+import json
 import xml.etree.ElementTree as ET
 
 import jax
 import numpy as np
+import optax
 import orbax.checkpoint as ocp
 import pytest
 
@@ -70,3 +72,24 @@ def test_a_finding_names_its_leaf_in_every_format(surgery, tmp_path):
     assert found.code == 1
     for text in (found.out, *(file.read_text() for file in outputs)):
         assert "params/s" in html.unescape(text)
+
+
+@pytest.mark.parametrize("item", ["params", "opt"])
+def test_however_a_step_is_spelled_one_item_of_it_is_edited(surgery, tmp_path, item):
+    """Its other items are looked at, for twins of what is edited."""
+    state = {"w": np.ones((4, 3), np.float32)}
+    adam = optax.adam(1e-3).init(state)
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        items = {"params": state, "opt": adam}
+        saved = {name: ocp.args.StandardSave(tree) for name, tree in items.items()}
+        manager.save(5, args=ocp.args.Composite(**saved))
+    run = str(tmp_path / "run")
+    drafts = set()
+    for words in ([run], [f"{run}@5"], [f"{run}@latest"], [run, "--step", "5"]):
+        source, *step = words
+        said = ["cast", source, str(tmp_path / "out"), "--to", "bfloat16", "--item", item]
+        looked = surgery(*said, *step, "--dry-run", "--json")
+        assert looked.code == 0, (words, looked.err)
+        document = json.loads(looked.out)
+        drafts.add(json.dumps([document["draft"], document["leaves"], document["notes"]]))
+    assert len(drafts) == 1
