@@ -16,7 +16,7 @@ from typing import Any, Final
 from surgery_cli.store.filesystem.interruptions import Threads
 from surgery_cli.store.filesystem.object_service import code_of
 
-MOST_PARTS: Final = 10_000
+_MOST_PARTS: Final = 10_000
 _PARTS_AT_ONCE: Final = 8
 _CONDITION_FAILED: Final = ("412", "PreconditionFailed")
 
@@ -73,7 +73,7 @@ def made_in_parts(
     ETag.
     """
     upload = call("create_multipart_upload", **place)["UploadId"]
-    step = max(step, -(-size // MOST_PARTS))
+    step = max(step, -(-size // _MOST_PARTS))
 
     def make(number: int) -> dict[str, Any]:
         start = (number - 1) * step
