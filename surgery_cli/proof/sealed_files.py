@@ -9,7 +9,8 @@ from pathlib import Path
 
 from surgery_cli.errors import CheckpointError, Problem
 from surgery_cli.proof.files import file_digests, files_of
-from surgery_cli.proof.records import read_record, record_path, recorded_place
+from surgery_cli.proof.on_record import read_record
+from surgery_cli.proof.record_places import record_path, recorded_place
 from surgery_cli.proof.step_metadata_file import folders_beside
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import is_tree

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +18,7 @@ from surgery_cli.errors import CheckpointError, Problem
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.self_digest import holds_own_digest, with_own_digest
 from surgery_cli.optimizer.detect.settled import Settled
+from surgery_cli.tree.paths import LeafPath
 
 PACKAGES = ("orbax-checkpoint", "tensorstore", "numpy", "jax", "flax", "optax")
 
@@ -105,6 +107,7 @@ class Run(msgspec.Struct, frozen=True):
     leaves: list[ChangedLeaf] = []
     donors: dict[str, str] = {}
     plan: dict[str, Any] = {}
+    edited_trees: list[str] | UnsetType = UNSET
 
 
 class Verified(msgspec.Struct, kw_only=True, frozen=True):
@@ -125,7 +128,7 @@ class FileBlocks(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, kw_only=True):
-    """The content of ``surgery.json``. The keys of ``digests`` are those of ``record_key``."""
+    """The content of ``surgery.json``. The keys of ``digests`` are those of ``record_key``, for the ``trees``."""
 
     schema_version: int = 1
     content: str = ""
@@ -140,6 +143,11 @@ class Record(msgspec.Struct, kw_only=True):
     """How a plan names what was edited, where that is more than ``source``: its step, its item."""
     donors: dict[str, str] = {}
     """Fingerprints of the other sources that leaves were taken from, by name."""
+    trees: list[str] | UnsetType = UNSET
+    """The trees of a step that ``digests`` and ``slots`` are about: of a single one, keys do without its name. Unset
+    where trees have no names, and in records of before."""
+    edited_trees: list[str] | UnsetType = UNSET
+    """Those that the run was about: of a single one, the paths in ``leaves`` and ``plan`` do without its name."""
     draft: str
     plan: dict[str, Any]
     leaves: list[ChangedLeaf]
@@ -174,11 +182,25 @@ class Record(msgspec.Struct, kw_only=True):
 
     @property
     def runs(self) -> list[Run]:
-        """This run and those before, the latest first."""
+        """This run and those before, the latest first, with paths as they were then."""
         return [
-            Run(self.leaves, self.donors, self.plan),
+            Run(self.leaves, self.donors, self.plan, self.edited_trees),
             *(msgspec.convert(entry, Run) for entry in reversed(self.history)),
         ]
+
+    def is_about(self, tree: str, among: Sequence[str]) -> bool:
+        """True if digests of a tree can be in this record of a step, which has the trees ``among`` by now.
+
+        A record of before does not say of which trees it is: of a step with several, keys begin with their names.
+        """
+        if self.trees is not UNSET:
+            return tree in self.trees
+        front = f"{LeafPath((tree,)).spelling}/"
+        return len(among) < 2 or any(key.startswith(front) for key in self.digests)
+
+    def has_edited(self, tree: str) -> bool:
+        """True if a run on record was about a tree, or may have been."""
+        return any(run.edited_trees is UNSET or tree in run.edited_trees for run in self.runs)
 
 
 OF_ONE_FILE = ("content", "files", "leaf_blocks", "file_blocks")

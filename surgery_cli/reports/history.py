@@ -23,6 +23,8 @@ class HistoryEntry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True
     address: str = ""
     """How commands name what was edited, where that is more than ``source``: its step, its item."""
     source_fingerprint: str = ""
+    items: list[str] = []
+    """Those that it was about, where that is on record and the step has others by now."""
     donors: dict[str, str] = {}
     """Fingerprints of the other checkpoints that leaves were taken from, by their names in the plan."""
     plan: dict[str, Any] = {}
@@ -35,7 +37,9 @@ class HistoryEntry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True
     sealed: str = ""
     """When digests of all leaves and files were recorded, if they were. UTC, ISO 8601."""
     undoable: bool = False
-    """True if the record holds the plan that undoes this run, which only the last one can be asked for."""
+    """True if the record holds the plan that undoes this run, which only the last one can be asked for, and for all
+    items that it was about.
+    """
     versions: dict[str, str] = {}
 
 

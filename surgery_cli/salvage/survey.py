@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import msgspec
+from msgspec import UNSET
 
 from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.engine.progress import Listener, Meter
@@ -60,7 +62,7 @@ def survey(
             else BrokenFile(folder, form, other)
         )
         meter = Meter(listener, "reading", item.stored_bytes)
-        known = {} if record is None else _recorded(record, name, item.structure.entries)
+        known = _recorded(_about(record, place, name), name, item.structure.entries)
         leaves[name] = item.leaves(memory_bytes, known, meter.advance)
     empty = {
         name: "nothing of its leaves is left"
@@ -71,9 +73,22 @@ def survey(
     return Survey(place, items, leaves, {**place.lost, **empty, **others}, fault)
 
 
-def _recorded(record: Record, name: str, paths: Iterable[LeafPath]) -> dict[LeafPath, LeafDigest]:
+def _about(record: Record | None, place: BrokenPlace, name: str) -> Record | None:
+    """The record that is about an item: that of the step, or its own, where it was put into the step later."""
+    if not name or (record is not None and record.is_about(name, [*place.items])):
+        return record
+    own, _ = _record_in(place.items[name])
+    is_said = record is not None and record.trees is not UNSET and len(place.items) > 1
+    return own if own is not None or is_said else record
+
+
+def _recorded(
+    record: Record | None, name: str, paths: Iterable[LeafPath]
+) -> dict[LeafPath, LeafDigest]:
     """The digests on record of the leaves of an item, which a record of several names from the item on."""
-    found = {}
+    found: dict[LeafPath, LeafDigest] = {}
+    if record is None:
+        return found
     for inner in paths:
         alone = record.digests.get(inner.spelling)
         digest = record.digests.get(LeafPath((name, *inner)).spelling, alone) if name else alone
@@ -84,7 +99,10 @@ def _recorded(record: Record, name: str, paths: Iterable[LeafPath]) -> dict[Leaf
 
 def _record_of(place: BrokenPlace) -> tuple[Record | None, str]:
     """The record that the broken checkpoint carries, if it is as it was written; else what is wrong with it."""
-    root = place.root
+    return _record_in(place.root)
+
+
+def _record_in(root: Path) -> tuple[Record | None, str]:
     is_file = filesystem.is_file(root)
     file = root.with_name(f"{root.name}.{RECORD}") if is_file else root / RECORD
     try:

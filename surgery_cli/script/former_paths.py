@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from surgery_cli.errors import CheckpointError
-from surgery_cli.proof.records import read_record
+from surgery_cli.proof.on_record import read_record, runs_of
 from surgery_cli.store.open.checkpoint import Checkpoint
 
 
@@ -22,7 +22,7 @@ def former_paths(
         record = None
     now = dict(moved) if moved is not None else {}
     found = [_differing(now)] if moved is not None else []
-    for run in record.runs if record is not None else ():
+    for run in runs_of(checkpoint, record) if record is not None else ():
         before = {leaf.path: leaf.from_ for leaf in run.leaves if leaf.from_}
         now = {path: before.get(old, old) for path, old in now.items()} | {
             path: old

@@ -11,7 +11,7 @@ from surgery_cli.draft.seen import NonFinite
 from surgery_cli.engine.progress import Listener
 from surgery_cli.proof.files import files_of
 from surgery_cli.proof.metadata_files import copy_notes, metadata_faults, restore_notes
-from surgery_cli.proof.records import record_path, recorded_place
+from surgery_cli.proof.record_places import record_path, recorded_place
 from surgery_cli.proof.sealed_files import unsealed_folders
 from surgery_cli.proof.sharding_file import device_notes
 from surgery_cli.proof.side_values import Counted, SideValues, has_side_values

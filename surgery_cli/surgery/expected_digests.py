@@ -18,13 +18,13 @@ from surgery_cli.inputs.buckets import path_at
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.proof.files import ITSELF
-from surgery_cli.proof.records import (
-    chosen_digests,
+from surgery_cli.proof.on_record import chosen_digests, in_keys_of, read_record
+from surgery_cli.proof.record_places import (
     has_several_trees,
-    read_record,
     record_key,
     record_path,
     recorded_place,
+    trees_of_step,
 )
 from surgery_cli.proof.sha256sums import digests_in
 from surgery_cli.proof.surgery_json import FileBlocks, Record, decoded
@@ -86,7 +86,9 @@ def manifest(checkpoint: Checkpoint, path: Path) -> Expected:
             return Expected(source=str(path), files=_files_in(checkpoint, sums))
         fields = decode_json(raw, type=dict[str, msgspec.Raw])
         if "digests" in fields:
-            return _recorded(checkpoint, decoded(raw, path), str(path))
+            return _recorded(
+                checkpoint, in_keys_of(decoded(raw, path), trees_of_step(checkpoint)), str(path)
+            )
         found = decode_json(raw, type=_Manifest)
     except OSError as error:
         raise PlanError(
@@ -194,6 +196,7 @@ class _Manifest(msgspec.Struct, frozen=True):
 
 
 def _recorded(checkpoint: Checkpoint, record: Record, source: str) -> Expected:
+    """``record``: in the keys of the step as it is now."""
     return Expected(
         source=f"digests in {source}",
         digests=chosen_digests(checkpoint, record),

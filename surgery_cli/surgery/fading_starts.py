@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -11,8 +11,9 @@ from surgery_cli.draft.slots import Slot
 from surgery_cli.engine.reading import read_scalar
 from surgery_cli.optimizer.detect.starts import after_steps, faded_unknown
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
-from surgery_cli.proof.records import checked, read_record
-from surgery_cli.proof.surgery_json import ChangedLeaf, Record
+from surgery_cli.proof.on_record import read_record, runs_of
+from surgery_cli.proof.records import checked
+from surgery_cli.proof.surgery_json import ChangedLeaf, Run
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Remark
@@ -34,7 +35,9 @@ def with_counts(
         return found, [], 0
     record = read_record(checkpoint)
     clocks = dict.fromkeys(slot.fading.clock for slot in fading.values() if slot.fading is not None)
-    is_anew = record is not None and _changes_slots(record, [str(clock) for clock in clocks])
+    is_anew = record is not None and _changes_slots(
+        runs_of(checkpoint, record), [str(clock) for clock in clocks]
+    )
     counts = {} if is_anew else {clock: read_scalar(checked(checkpoint), clock) for clock in clocks}
     slots = {**found.slots}
     for path, slot in fading.items():
@@ -73,12 +76,12 @@ def _note(slot: Slot) -> Remark | None:
     )
 
 
-def _changes_slots(record: Record, clocks: Collection[str]) -> bool:
+def _changes_slots(runs: Sequence[Run], clocks: Collection[str]) -> bool:
     """True if a run on record gave slots values that do not follow from their own, or a clock another number."""
-    donors = tuple(f"{name}:" for run in record.runs for name in run.donors)
+    donors = tuple(f"{name}:" for run in runs for name in run.donors)
     return any(
         leaf.path in clocks or (leaf.twin_of is not None and not _goes_on(leaf, donors))
-        for run in record.runs
+        for run in runs
         for leaf in run.leaves
     )
 

@@ -13,7 +13,8 @@ from surgery_cli import reports
 from surgery_cli.errors import PlanError, Problem, SurgeryError, UndoError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.planning import plan_from_document
-from surgery_cli.proof.records import read_record, record_path
+from surgery_cli.proof.on_record import read_record
+from surgery_cli.proof.record_places import has_several_trees, record_path
 from surgery_cli.proof.surgery_json import Record, misfit
 from surgery_cli.resolution.from_source import Ends, Side
 from surgery_cli.resolution.inverse import ORIGIN, needs_source
@@ -43,7 +44,7 @@ def inverse(source: str, *, options: Options = Options()) -> reports.InversePlan
         checkpoint = open_checkpoint(source, step=chosen.step, item=chosen.item)
         record = _record_of(checkpoint)
         origin = _origin_of(record, record_path(checkpoint))
-        _check_item(source, checkpoint, origin)
+        _check_item(source, checkpoint, record, origin)
         _check_there(record, origin)
         document = _for(record, _proved(source, checkpoint, record, origin, chosen))
     return reports.InversePlan(
@@ -65,7 +66,9 @@ def _for(record: Record, document: dict[str, Any]) -> dict[str, Any]:
 
 def _record_of(checkpoint: Checkpoint) -> Record:
     record = read_record(checkpoint)
-    if record is None or not record.plan:
+    if record is not None:
+        record = _last_about(checkpoint, record)
+    if record is None or not record.draft:  # of a seal, or a rescue
         raise PlanError(
             f"'{checkpoint.location.root}' has no record of a run",
             why=f"`surgery` did not write it: '{record_path(checkpoint)}' "
@@ -78,6 +81,21 @@ def _record_of(checkpoint: Checkpoint) -> Record:
             why=f"of '{record.source}' it has the leaves alone, as {checkpoint.layout}",
             fix="use that checkpoint",
         )
+    return record
+
+
+def _last_about(checkpoint: Checkpoint, record: Record) -> Record:
+    """The record of the latest run that was about a tree which was chosen: later ones have left that alone."""
+    chosen = {*checkpoint.items}
+    if record.edited_trees is UNSET or chosen & {*record.edited_trees}:
+        return record
+    for entry in reversed(record.history):
+        trees = entry.get("edited_trees")
+        if trees is None or chosen & {*trees}:
+            try:
+                return msgspec.convert(entry, Record)
+            except msgspec.ValidationError as error:
+                raise misfit(record_path(checkpoint), error) from None
     return record
 
 
@@ -118,17 +136,31 @@ def _origin_of(record: Record, path: Path) -> _Origin:
     return _Origin(address, found)
 
 
-def _check_item(source: str, result: Checkpoint, origin: _Origin) -> None:
-    """See that the same item is chosen as in the run, if it chose one: its record names no other."""
-    location = None if origin.checkpoint is None else origin.checkpoint.location
-    if location is None or location.shape != "item" or len(result.items) < 2:
+def _check_item(source: str, result: Checkpoint, record: Record, origin: _Origin) -> None:
+    """See that the item is chosen that the run was about, if it was about one: paths in its plan name none."""
+    edited, chosen = _edited_trees(record, origin), list(result.items)
+    if not has_several_trees(result) or not edited or set(edited) & set(chosen) == set(chosen):
         return
-    name = location.root.name
-    raise PlanError(
-        f"the run that wrote '{source}' edited the item '{name}' alone",
-        why="paths in its plan, and in the one that undoes it, have no item in front",
-        fix=f"choose it here and where the plan is applied: `--item {name}`",
-    )
+    if len(chosen) > 1 and len(edited) == 1:
+        raise PlanError(
+            f"the run that wrote '{source}' edited the item '{edited[0]}' alone",
+            why="paths in its plan, and in the one that undoes it, have no item in front",
+            fix=f"choose it here and where the plan is applied: `--item {edited[0]}`",
+        )
+    if len(chosen) == 1:
+        raise UndoError(
+            f"the last run on record did not edit the item '{chosen[0]}', and no other can be undone",
+            why=f"it edited {quoted(edited, _MOST_NAMED)}",
+            fix="undo that one first; `surgery log` shows all",
+        )
+
+
+def _edited_trees(record: Record, origin: _Origin) -> list[str]:
+    """The trees that a run was about; none where nothing says so."""
+    if record.edited_trees is not UNSET:
+        return record.edited_trees
+    location = None if origin.checkpoint is None else origin.checkpoint.location
+    return [location.root.name] if location is not None and location.shape == "item" else []
 
 
 def _check_there(record: Record, origin: _Origin) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import msgspec
@@ -12,10 +12,11 @@ from surgery_cli import reports
 from surgery_cli.errors import PlanError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.planning.recorded_plans import holds_edits
-from surgery_cli.proof.records import read_record, record_path
+from surgery_cli.proof.on_record import read_record
+from surgery_cli.proof.record_places import record_path, trees_of_step
 from surgery_cli.proof.surgery_json import Record, misfit
 from surgery_cli.store.filesystem.listing import reading
-from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 
 
 def log(argument: str, *, step: int | None = None, item: str | None = None) -> reports.History:
@@ -34,7 +35,7 @@ def log(argument: str, *, step: int | None = None, item: str | None = None) -> r
             address=checkpoint.address_of(item),
             chosen=checkpoint.location.chosen,
             record=str(record_path(checkpoint)),
-            entries=[] if record is None else _entries(record, record_path(checkpoint)),
+            entries=[] if record is None else _entries(checkpoint, record),
         )
 
 
@@ -64,6 +65,7 @@ class _Past(msgspec.Struct):
     source: str = ""
     address: str = ""
     source_fingerprint: str = ""
+    edited_trees: list[str] = []
     donors: dict[str, str] = {}
     plan: dict[str, Any] = {}
     draft: str = ""
@@ -86,18 +88,19 @@ class _Past(msgspec.Struct):
         return "copy" if self.draft else "seal"
 
 
-def _entries(record: Record, path: Path) -> list[reports.HistoryEntry]:
+def _entries(checkpoint: Checkpoint, record: Record) -> list[reports.HistoryEntry]:
     last = msgspec.to_builtins(record)
     try:
         pasts = [msgspec.convert(entry, _Past) for entry in [*record.history, last]]
     except msgspec.ValidationError as error:
-        raise misfit(path, error) from None
-    entries = [_entry(number, past) for number, past in enumerate(pasts, 1)]
-    is_undoable = record.inverse is not UNSET
+        raise misfit(record_path(checkpoint), error) from None
+    trees, last_edited = {*trees_of_step(checkpoint)}, record.edited_trees or []
+    entries = [_entry(number, past, trees) for number, past in enumerate(pasts, 1)]
+    is_undoable = record.inverse is not UNSET and not trees & {*last_edited} - {*checkpoint.items}
     return [msgspec.structs.replace(entries[-1], undoable=is_undoable), *entries[-2::-1]]
 
 
-def _entry(number: int, past: _Past) -> reports.HistoryEntry:
+def _entry(number: int, past: _Past, trees: AbstractSet[str]) -> reports.HistoryEntry:
     sealed = (past.sealed or {}).get("written", "")
     return reports.HistoryEntry(
         number=number,
@@ -107,6 +110,7 @@ def _entry(number: int, past: _Past) -> reports.HistoryEntry:
         source=past.source,
         address=past.address,
         source_fingerprint=past.source_fingerprint,
+        items=past.edited_trees if trees - {*past.edited_trees} else [],
         donors=past.donors,
         plan=past.plan,
         draft=past.draft,

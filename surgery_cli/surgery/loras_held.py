@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -17,8 +17,8 @@ from surgery_cli.draft.recipe import SOURCE, Draft, Output
 from surgery_cli.operations.lora import WithLora
 from surgery_cli.operations.table import operations
 from surgery_cli.operations.unmerge_lora import UnmergeLora
-from surgery_cli.proof.records import read_record
-from surgery_cli.proof.surgery_json import ChangedLeaf, HeldLora, Record, Run
+from surgery_cli.proof.on_record import read_record, runs_of
+from surgery_cli.proof.surgery_json import ChangedLeaf, HeldLora, Run
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.leaf_names import document_names
 from surgery_cli.tree.paths import LeafPath
@@ -100,17 +100,17 @@ def _sign(name: str) -> int:
 def _of_source(source: Any) -> dict[LeafPath, Held]:
     """What is in the leaves of a source, by its record."""
     record = read_record(source) if isinstance(source, Checkpoint) else None
-    states = {} if record is None else on_record(record)
+    states = {} if record is None else on_record(runs_of(source, record))
     if not states:
         return {}
     names = document_names(source.tree.texts)
     return {path: states[name] for path, name in names.items() if name in states}
 
 
-def on_record(record: Record) -> dict[str, Held]:
+def on_record(runs: Sequence[Run]) -> dict[str, Held]:
     """The LoRAs in every leaf that has met one, by its name in the record: what stands there now."""
     states: dict[str, Held] = {}
-    for run in reversed(record.runs):
+    for run in reversed(runs):
         new = {leaf.path: _after_run(leaf, run, states) for leaf in run.leaves}
         states = {**states, **new}
     return {name: held for name, held in states.items() if held}

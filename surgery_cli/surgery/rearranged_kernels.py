@@ -10,7 +10,7 @@ from surgery_cli.draft.expression import Made, Recipe, Stored, parts
 from surgery_cli.draft.kernels.low_rank import AddProduct
 from surgery_cli.draft.kernels.truncated_svd import TruncatedSvd
 from surgery_cli.draft.recipe import SOURCE, Draft
-from surgery_cli.proof.records import read_record
+from surgery_cli.proof.on_record import read_record, runs_of
 from surgery_cli.proof.surgery_json import Run
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.axis_order import history, permutes_within_an_axis
@@ -34,7 +34,8 @@ def rearranged_kernels(checkpoint: Checkpoint, draft: Draft) -> list[Consequence
         elif isinstance(origin, Stored) and origin.ref.source == SOURCE:
             stored[path] = str(origin.ref.path)
     record = read_record(checkpoint) if stored else None
-    before = _on_record(record.runs if record is not None else (), stored.values())
+    runs = runs_of(checkpoint, record) if record is not None else ()
+    before = _on_record(runs, stored.values())
     for path, origin_text in stored.items():
         if by := before.get(origin_text):
             found[f"{by} of an earlier run"].append(path)

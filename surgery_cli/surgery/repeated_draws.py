@@ -8,7 +8,7 @@ from surgery_cli.draft.expression import Made, Stored, is_computed, parts
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.operations.initializing import Draw
 from surgery_cli.operations.table import operations
-from surgery_cli.proof.records import read_record
+from surgery_cli.proof.on_record import read_record, runs_of
 from surgery_cli.proof.surgery_json import Run
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
@@ -39,7 +39,7 @@ def repeated_draws(checkpoint: Checkpoint, draft: Draft) -> list[Consequence]:
         elif draws and any(isinstance(p, Stored) and p.ref.source == SOURCE for p in inside):
             once[path] = draws[0][0]
     record = read_record(checkpoint) if once else None
-    before = set(_drawn(record.runs)) if record is not None else set()
+    before = set(_drawn(runs_of(checkpoint, record))) if record is not None else set()
     earlier = {
         path: seed for path, seed in once.items() if {(str(path), seed), (path.text, seed)} & before
     }

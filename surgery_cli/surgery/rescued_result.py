@@ -16,7 +16,8 @@ from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.proof.damaged_text import json_object
 from surgery_cli.proof.files import file_key
 from surgery_cli.proof.metadata_files import metadata_faults
-from surgery_cli.proof.records import record_key, record_path, write_record
+from surgery_cli.proof.record_places import named_trees, record_key, record_path
+from surgery_cli.proof.records import write_record
 from surgery_cli.proof.step_metadata_file import sound_part
 from surgery_cli.proof.surgery_json import Record, new_record
 from surgery_cli.salvage.file import BrokenFile
@@ -104,7 +105,7 @@ class Rescue(msgspec.Struct, frozen=True):
                 if found is not None:
                     digests[record_key(written, path)] = found
         place = record_path(written)
-        write_record(place, self._record(digests))
+        write_record(place, self._record(written, digests))
         return place
 
     def _write_step_metadata(self, new: Path, linker: Linker) -> None:
@@ -126,13 +127,16 @@ class Rescue(msgspec.Struct, frozen=True):
         if document is not None:
             filesystem.write(new / STEP_METADATA, json.dumps(document).encode())
 
-    def _record(self, digests: dict[str, LeafDigest]) -> Record:
+    def _record(self, written: Checkpoint, digests: dict[str, LeafDigest]) -> Record:
+        trees = named_trees(written)
         origins = {
             row.path: _origin(row) for row in self.rows if row.state == "whole" or row.filled_from
         }
         return new_record(
             source=str(self.survey.place.root),
             source_fingerprint=self.before,
+            trees=trees,
+            edited_trees=trees,
             draft="",
             plan={},
             leaves=[],

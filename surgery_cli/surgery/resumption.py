@@ -13,7 +13,7 @@ from surgery_cli.draft.expression import is_repeatable
 from surgery_cli.errors import CheckpointError, DestinationError, PlanError, SurgeryError
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.planning import Plan
-from surgery_cli.proof.records import read_record
+from surgery_cli.proof.on_record import read_record
 from surgery_cli.proof.result import open_result
 from surgery_cli.proof.structure import compare
 from surgery_cli.proof.surgery_json import versions

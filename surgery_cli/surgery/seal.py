@@ -17,8 +17,9 @@ from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import CheckpointError, Problem, SurgeryError
 from surgery_cli.proof.files import files_of
 from surgery_cli.proof.metadata_files import metadata_faults
+from surgery_cli.proof.on_record import read_record
 from surgery_cli.proof.record_files import check_record_target, gone, put_record
-from surgery_cli.proof.records import read_record, record_path, recorded_place
+from surgery_cli.proof.record_places import named_trees, record_path, recorded_place
 from surgery_cli.proof.sealed_files import check_taken_files
 from surgery_cli.proof.sha256sums import sums_of
 from surgery_cli.proof.side_values import SideValues
@@ -83,12 +84,12 @@ def seal(
         stamps |= {path: _stamp(path) for path in files.values()}
         count = checkpoint.tree.bytes + sum(size for _, size, _ in stamps.values())
         meter = Meter(listener, "sealing", count)
-        old = read_record(checkpoint)
+        old = read_record(checkpoint, of_all=True)
         looks = planned(checkpoint, old.digests if old is not None else {}, memory_bytes, say)
         leaves = digested_leaves(checkpoint, looks, meter)
         hashes = hashed_files(files, meter)
         faults = metadata_faults(checkpoint) + SideValues(checkpoint, memory_bytes).faults
-        first = old or _first_record(checkpoint)
+        first = _extended(checkpoint, old)
     except (OSError, SurgeryError):
         with suppress(OSError):  # nothing is known of what cannot be looked at
             _check_standing(place, stamps)  # what is gone may have been taken for damage
@@ -219,12 +220,17 @@ def seal_written(
     return sealed_record(record, leaves, hashes, ()), count + size
 
 
-def _first_record(checkpoint: Checkpoint) -> Record:
-    """The record of a checkpoint that this program has not written."""
+def _extended(checkpoint: Checkpoint, old: Record | None) -> Record:
+    """The record that a seal goes into: it is about all trees then; of a checkpoint without one, a first."""
+    trees = named_trees(checkpoint)
+    if old is not None:
+        return msgspec.structs.replace(old, trees=trees)
     return new_record(
+        trees=trees,
         source=str(checkpoint.location.root),
         source_fingerprint=checkpoint.fingerprint,
         draft="",
+        edited_trees=[],
         plan={"edits": []},
         leaves=[],
     )

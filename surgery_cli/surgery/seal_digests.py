@@ -16,7 +16,7 @@ from surgery_cli.engine.digests import LeafDigest, digest_and_blocks, digest_rea
 from surgery_cli.engine.progress import Meter
 from surgery_cli.errors import CheckpointError
 from surgery_cli.proof.files import PIECE_BYTES, digest_with_pieces, of_each_file
-from surgery_cli.proof.records import record_key
+from surgery_cli.proof.record_places import record_key
 from surgery_cli.proof.surgery_json import FileBlocks
 from surgery_cli.script.user_code import Say
 from surgery_cli.store.open.checkpoint import Checkpoint

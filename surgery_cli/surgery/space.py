@@ -10,7 +10,7 @@ from typing import Final
 
 from surgery_cli.errors import DestinationError
 from surgery_cli.inputs.buckets import BucketPath
-from surgery_cli.proof.records import record_path
+from surgery_cli.proof.record_places import record_path
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.link_permission import is_sharing_forbidden

@@ -16,13 +16,8 @@ from surgery_cli.engine.executed import Executed
 from surgery_cli.engine.execution import Execution
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import CheckpointError, ServiceFails, SurgeryError, WriteError
-from surgery_cli.proof.records import (
-    digests_after,
-    history_after,
-    record_key,
-    record_path,
-    write_record,
-)
+from surgery_cli.proof.record_places import named_trees, record_key, record_path
+from surgery_cli.proof.records import digests_after, history_after, write_record
 from surgery_cli.proof.result import verify_result
 from surgery_cli.proof.surgery_json import Record, Verified, new_record
 from surgery_cli.store import filesystem
@@ -262,6 +257,8 @@ def _record(
         source_fingerprint=checkpoint.fingerprint,
         address=UNSET if address == source else address,
         donors={name: mark for name, mark in draft.fingerprints.items() if name != SOURCE},
+        trees=named_trees(written),
+        edited_trees=[name for name in written.items if name] or UNSET,
         draft=draft.digest,
         plan=run.prepared.functions.pinned(run.plan).document(),
         original=run.prepared.inverse.original or UNSET,

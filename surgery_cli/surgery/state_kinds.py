@@ -12,7 +12,9 @@ from surgery_cli.optimizer.detect.evidence import ADAMAX_BOUND, MOST_BYTES, Evid
 from surgery_cli.optimizer.detect.settled import Settled, judged, recalled, to_record
 from surgery_cli.optimizer.detect.starts import as_gathered
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
-from surgery_cli.proof.records import carried_keys, checked, read_record, record_key
+from surgery_cli.proof.on_record import read_record
+from surgery_cli.proof.record_places import record_key
+from surgery_cli.proof.records import carried_keys, checked
 from surgery_cli.proof.statistics import moment_statistics
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
@@ -86,7 +88,7 @@ def _look(checkpoint: Checkpoint, mu: LeafPath, nu: LeafPath, most: int, evidenc
 
 def settled_after(source: Checkpoint, written: Checkpoint, draft: Draft) -> list[Settled]:
     """What the record of the result keeps of its slots; of items that were not chosen, what the old record says."""
-    old = read_record(source)
+    old = read_record(source, of_all=True)
     kept = list(old.slots) if old is not None else []
     if not draft.outcomes:  # a plain copy, for which nobody looked
         return kept

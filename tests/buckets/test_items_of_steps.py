@@ -80,3 +80,20 @@ def test_what_a_killed_run_put_into_it_goes_whole(service, source, step, surgery
         for name in set(service.names()) - set(before):
             service.remove(name)
     assert number > 20
+
+
+@pytest.mark.sampled(1)
+def test_what_is_on_record_of_the_step_and_of_the_item_is_found_of_both(
+    service, step, source, surgery
+):
+    assert surgery("rescale", step, f"{service.root}/new/250", "params/**", "--by", "2").code == 0
+    assert surgery(*edit(source, f"{service.root}/new/250")).code == 0
+    whole = surgery("verify", f"{service.root}/new/250", "--json").document
+    item = surgery("verify", f"{service.root}/new/250/extra", "--json").document
+    own = {f"extra/{path}" for path in item["agreeing"]}
+    assert own
+    assert own < set(whole["agreeing"])
+    assert any(path.startswith("default/params/") for path in whole["agreeing"])
+    assert not whole["findings"]
+    entries = surgery("log", f"{service.root}/new/250", "--json").document["entries"]
+    assert [entry["items"] for entry in entries] == [["extra"], ["default"]]

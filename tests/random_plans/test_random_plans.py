@@ -23,7 +23,7 @@ from surgery_cli.errors import PlanError, SurgeryError, ValueRefusal
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
 from surgery_cli.planning.reading import read_plan
-from surgery_cli.proof.records import record_path
+from surgery_cli.proof.record_places import record_path
 from surgery_cli.resolution.doubts import Doubts, may_meet
 from surgery_cli.resolution.stage import Stage
 from surgery_cli.store.open.checkpoint import open_checkpoint

@@ -43,6 +43,8 @@ def _render_entry(entry: HistoryEntry, document: History, page: Page) -> None:
         f"  {_moment(entry.written)}",
         Cell(f"  surgery {entry.surgery}", "faint"),
     )
+    if entry.items:
+        page.line(f"of {listed(map(repr, entry.items))} alone", indent=3)
     if entry.kind in ("edit", "copy", "rescue"):
         page.line(f"from {shown_path(entry.address or entry.source)}", indent=3)
         page.line(Cell(f"fingerprint {entry.source_fingerprint}", "faint"), indent=5)
@@ -56,7 +58,10 @@ def _render_entry(entry: HistoryEntry, document: History, page: Page) -> None:
     if entry.draft:
         page.line(Cell(f"draft {entry.draft}", "faint"), indent=3)
     if entry.undoable:
-        command = shlex.join(["surgery", "plan", shown_path(document.address), "--inverse"])
+        at = shown_path(document.address)
+        is_named = len(entry.items) != 1 or at.endswith(f"/{entry.items[0]}")
+        chosen = [] if is_named else ["--item", entry.items[0]]
+        command = shlex.join(["surgery", "plan", at, *chosen, "--inverse"])
         page.line(f"`{command}` prints the plan that undoes it", indent=3)
 
 

@@ -20,7 +20,7 @@ from surgery_cli.probing.trace.pairing import Half, Pairs, pair
 from surgery_cli.probing.use_case.gradient_rows import trained_params
 from surgery_cli.probing.use_case.running import Probed
 from surgery_cli.probing.use_case.session import Session
-from surgery_cli.proof.records import read_record
+from surgery_cli.proof.on_record import read_record
 
 _PARAM: Final = "param"
 

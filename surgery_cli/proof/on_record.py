@@ -1,0 +1,201 @@
+"""What is on record of a checkpoint as it is now: by the step's record, and by those of items that came into it later.
+
+A record says of which trees it is. A step of one tree, into which another item is put, has several from then on: what
+is on record of the first is found under its name, and of the other it is found in its own folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from surgery_cli.engine.digests import LeafDigest
+from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.inputs.regular_files import refuse_special
+from surgery_cli.proof.record_places import (
+    own_record_path,
+    record_path,
+    tree_front,
+    trees_of_step,
+)
+from surgery_cli.proof.surgery_json import Record, Run, decoded
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.small_files import read_small
+from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.tree.paths import LeafPath
+
+Value = TypeVar("Value")
+
+_OF_A_RUN: Final = ("written", "draft", "source_fingerprint")
+
+
+def read_record(checkpoint: Checkpoint, *, of_all: bool = False) -> Record | None:
+    """What is on record of the chosen trees, or ``of_all`` trees of the step, in keys of the step as it is now.
+
+    Where several records are about them, it is that of the latest run, with the others in its history.
+
+    Raises:
+        CheckpointError: a record cannot be read, or is damaged.
+    """
+    step, now = _read(record_path(checkpoint)), trees_of_step(checkpoint)
+    asked = now if of_all else list(checkpoint.items)
+    own: dict[str, Record] = {}
+    for name in asked:
+        if step is None or not (step.is_about(name, now) and step.has_edited(name)):
+            path = own_record_path(checkpoint, name)
+            record = None if path is None else _read(path)
+            if record is not None and (step is None or not _has_in_history(step, record)):
+                own[name] = _as_of_tree(record, name, now)
+    if (
+        step is not None
+    ):  # of a single tree that has another name now, it is no more if that has a record of its own
+        step = in_keys_of(step, now, is_gone=own.keys() == set(now))
+    return _together(step, own, asked) if own else step
+
+
+def _read(path: Path) -> Record | None:
+    if not filesystem.is_file(path):
+        refuse_special(path)
+        return None
+    try:
+        raw = read_small(path)
+    except OSError as error:
+        raise CheckpointError(
+            f"'{path}' cannot be read", why=error.strerror or str(error)
+        ) from None
+    return decoded(raw, path)
+
+
+def in_keys_of(record: Record, trees: Sequence[str], *, is_gone: bool = False) -> Record:
+    """A record with the keys that a step of these trees has; ``is_gone``: its own single tree is none of them."""
+    if record.trees is UNSET:
+        return record
+    if len(record.trees) == 1 and (len(trees) > 1 or is_gone):
+        return _rekeyed(record, put=tree_front(record.trees[0]))
+    if len(record.trees) > 1 and len(trees) == 1:
+        return _rekeyed(record, cut=tree_front(trees[0]))
+    return record
+
+
+def _as_of_tree(record: Record, name: str, trees: Sequence[str]) -> Record:
+    """The record of an item as one of a step of these trees: none of its files are named as the step names them."""
+    keyed = _rekeyed(record, put=tree_front(name) if len(trees) > 1 else "")
+    edited = [name] if record.edited_trees is UNSET else record.edited_trees
+    return replace(keyed, edited_trees=edited, files={}, file_blocks=UNSET, sealed=None)
+
+
+def _rekeyed(record: Record, *, cut: str = "", put: str = "") -> Record:
+    """A record whose keys begin otherwise: all with ``put``, or without ``cut`` those that had it."""
+
+    def keyed(values: Mapping[str, Value]) -> dict[str, Value]:
+        return {put + key.removeprefix(cut): value for key, value in values.items()}
+
+    return replace(
+        record,
+        digests=keyed(record.digests),
+        leaf_blocks=UNSET if record.leaf_blocks is UNSET else keyed(record.leaf_blocks),
+        slots=[replace(one, node=put + one.node.removeprefix(cut)) for one in record.slots],
+    )
+
+
+def _together(step: Record | None, own: Mapping[str, Record], asked: Sequence[str]) -> Record:
+    """One record of all that are about the trees that are asked for, as of the latest run."""
+    runs = list(own.values())
+    if step is not None and any(name not in own or step.has_edited(name) for name in asked):
+        runs.append(step)
+    last = max(runs, key=attrgetter("written"))
+    others = (entry for one in runs if one is not last for entry in entries(one))
+    known = (
+        own.values() if step is None else [*own.values(), step]
+    )  # the step's own has the last word
+    blocks = {key: text for one in known for key, text in (one.leaf_blocks or {}).items()}
+    return replace(
+        last,
+        digests={key: digest for one in known for key, digest in one.digests.items()},
+        slots=list({(one.node, one.name): one for by in known for one in by.slots}.values()),
+        leaf_blocks=blocks or UNSET,
+        history=_in_order([*last.history, *others]),
+        files={} if step is None else step.files,
+        file_blocks=UNSET if step is None else step.file_blocks,
+        sealed=None if step is None else step.sealed,
+    )
+
+
+def entries(record: Record) -> list[dict[str, Any]]:
+    """A record and those before it, the latest last, as they stand in the history of a later one."""
+    return [*record.history, decode_json(msgspec.json.encode(record)) | {"history": []}]
+
+
+def _in_order(every: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each entry once, the latest last."""
+    once = {_mark(entry): entry for entry in every}
+    return sorted(once.values(), key=lambda e: e.get("sealed_anew") or e.get("written") or "")
+
+
+def _mark(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What tells a run from others."""
+    return tuple(entry.get(key) for key in ("sealed_anew", *_OF_A_RUN))
+
+
+def _has_in_history(record: Record, earlier: Record) -> bool:
+    mark = (None, *(getattr(earlier, key) for key in _OF_A_RUN))
+    return any(_mark(entry) == mark for entry in record.history)
+
+
+def runs_of(checkpoint: Checkpoint, record: Record) -> list[Run]:
+    """The runs on record, the latest first, with the paths of leaves as those of the checkpoint are now.
+
+    Of a run that was about other trees nothing is left.
+    """
+    chosen, is_single = list(checkpoint.items), not checkpoint.location.prefix_items
+    several = trees_of_step(checkpoint)[1:]
+
+    def as_now(run: Run) -> Run:
+        trees = run.edited_trees
+        if not trees:  # as in records of before
+            return run
+        if is_single and len(trees) > 1:
+            return _respelled(run, cut=_front(chosen[0]))
+        if is_single:
+            return run if trees == chosen or not several else replace(run, leaves=[])
+        return _respelled(run, put=_front(trees[0])) if len(trees) == 1 else run
+
+    return [as_now(run) for run in record.runs]
+
+
+def _front(tree: str) -> str:
+    """What the paths in a record begin with, where they begin with the name of a tree."""
+    return f"{LeafPath((tree,))}/"
+
+
+def _respelled(run: Run, *, cut: str = "", put: str = "") -> Run:
+    """A run with the leaves whose paths begin with ``cut``, without that, and with ``put`` instead."""
+    donors = tuple(f"{name}:" for name in run.donors)
+
+    def spelled(path: str) -> str:
+        return path if donors and path.startswith(donors) else put + path.removeprefix(cut)
+
+    return replace(
+        run,
+        leaves=[
+            replace(leaf, path=spelled(leaf.path), from_=leaf.from_ and spelled(leaf.from_))
+            for leaf in run.leaves
+            if leaf.path.startswith(cut)
+        ],
+    )
+
+
+def chosen_digests(checkpoint: Checkpoint, record: Record) -> dict[str, LeafDigest]:
+    """The digests of a record that are about the items that were chosen, by record key."""
+    names = trees_of_step(checkpoint)
+    if len(names) < 2:
+        return record.digests
+    chosen = tuple(map(tree_front, checkpoint.items))
+    return {key: digest for key, digest in record.digests.items() if key.startswith(chosen)}

@@ -1,0 +1,221 @@
+"""A step that gets another item: what is on record of either stays with it, whoever reads, edits or seals the step."""
+
+import json
+import shutil
+
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+OLD = {"params": {"w": np.arange(12, dtype=np.float32).reshape(3, 4), "b": np.ones(4, np.float32)}}
+NEW = {"params": {"w": np.full((3, 4), 7, np.float32)}}
+"""Of another value under the same path."""
+
+KEYS = {"default": {"params/w", "params/b"}, "extra": {"params/w"}}
+RECORDS = ["edited", "sealed", "edited and sealed", "none"]
+"""What had become of the step before it got the item."""
+
+ADDED = {"file added", "folder without a sealed file"}
+
+
+@pytest.fixture
+def new(tmp_path):
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "new", NEW)
+    return tmp_path / "new"
+
+
+@pytest.fixture
+def before(tmp_path):
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        manager.save(500, args=ocp.args.StandardSave(OLD))
+        manager.wait_until_finished()
+    return tmp_path / "run/500"
+
+
+@pytest.fixture(params=RECORDS)
+def state(request):
+    return request.param
+
+
+@pytest.fixture
+def step(surgery, before, new, state):
+    """A step with the item that it had, which was rescaled or not, and one that was put into it and rescaled."""
+    step = before
+    if "edited" in state:
+        step = before.parent.parent / "edited/500"
+        assert surgery("rescale", before, step, "params/*", "--by", "2").code == 0
+    if "sealed" in state:
+        assert surgery("seal", step).code == 0
+    assert surgery("rescale", new, step / "extra", "params/w", "--by", "3").code == 0
+    return step
+
+
+def known(state):
+    """The leaves of which there is a digest, by item."""
+    return {"default": set() if state == "none" else KEYS["default"], "extra": KEYS["extra"]}
+
+
+def ways(step):
+    """How the step and each item are named, and of which items that is."""
+    yield [step], ["default", "extra"]
+    for item in ("default", "extra"):
+        yield [step, "--item", item], [item]
+        yield [step / item], [item]
+
+
+def restored(step, item):
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        return checkpointer.restore(step / item)
+
+
+def test_every_leaf_is_held_against_its_own_digest_however_it_is_named(surgery, step, state):
+    for words, items in ways(step):
+        found = surgery("verify", *words, "--json").document
+        assert found["checked"] == sum(len(known(state)[item]) for item in items), words
+        others = {one["what"] for one in found["findings"]}  # a seal is of the step as it was
+        assert others <= ADDED, words
+        assert bool(others) == ("sealed" in state), words
+
+
+@pytest.mark.parametrize("item", ["default", "extra"])
+def test_other_values_are_found_in_the_item_that_has_them(surgery, step, state, item):
+    """Orbax's own save of other values, in the place of the item's."""
+    other = step.parent.parent / "other"
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        tree = {"params": {key: value + 1 for key, value in restored(step, item)["params"].items()}}
+        checkpointer.save(other, tree)
+    for name in ("manifest.ocdbt", "d", "ocdbt.process_0"):
+        where = step / item / name
+        shutil.rmtree(where) if where.is_dir() else where.unlink(missing_ok=True)
+        if (other / name).is_dir():
+            shutil.copytree(other / name, where)
+        elif (other / name).exists():
+            shutil.copy(other / name, where)
+    for words, items in ways(step):
+        found = surgery("verify", *words, "--json")
+        every = [one for one in found.document["findings"] if "file" not in one["what"]]
+        wrong = {one["path"].removeprefix(f"{item}/") for one in every}
+        assert wrong == (known(state)[item] if item in items else set()), words
+
+
+def test_the_history_of_each_item_is_its_own(surgery, step, state):
+    for words, items in ways(step):
+        entries = surgery("log", *words, "--json").document["entries"]
+        by = [edit["by"] for one in reversed(entries) for edit in one["plan"].get("edits", ())]
+        mine = {"default": [2.0] if "edited" in state else [], "extra": [3.0]}
+        assert by == [number for item in items for number in mine[item]], words
+
+
+@pytest.mark.parametrize("item", ["default", "extra"])
+@pytest.mark.parametrize("is_sealed", [False, True], ids=["", "then sealed"])
+def test_each_item_can_be_undone(surgery, step, state, tmp_path, item, is_sealed):
+    if is_sealed:
+        assert surgery("seal", step, *(["--anew"] if "sealed" in state else [])).code == 0
+    plan = surgery("plan", step / item, "--inverse")
+    if item == "default" and "edited" not in state:
+        assert plan.code == (1 if is_sealed else 2)
+        return
+    assert plan.code == 0, plan.err
+    (tmp_path / "back.yaml").write_text(plan.out)
+    done = surgery("apply", step, tmp_path / "back", tmp_path / "back.yaml", "--item", item)
+    if "sealed" in state and not is_sealed:
+        assert (
+            "was not there when it was sealed" in done.err
+        )  # which the step's seal does not cover
+        return
+    assert done.code == 0, done.err
+    want = OLD if item == "default" else NEW
+    got = restored(tmp_path / "back", item)
+    for key, value in want["params"].items():
+        np.testing.assert_array_equal(got["params"][key], value)
+
+
+def test_the_whole_step_is_not_undone_by_the_plan_of_one_item(surgery, step):
+    refused = surgery("plan", step, "--inverse")
+    assert refused.code == 2
+    assert "`--item extra`" in refused.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["**"], ["params/w", "--item", "default"], ["params/w", "--item", "extra"]],
+    ids=["whole", "default", "extra"],
+)
+def test_a_later_edit_takes_all_digests_and_the_history_along(
+    surgery, step, state, tmp_path, words
+):
+    if "sealed" in state:
+        assert surgery("seal", step, "--anew").code == 0
+    done = surgery("rescale", step, tmp_path / "last", *words, "--by", "0.5")
+    assert done.code == 0, done.err
+    found = surgery("verify", tmp_path / "last", "--json").document
+    edited = {"default", "extra"} if words == ["**"] else {words[-1]}
+    held = {(item, key) for item, keys in known(state).items() for key in keys}
+    held |= {(item, "params/w") for item in edited}
+    held |= {("default", "params/b")} if words == ["**"] else set()
+    assert (found["checked"], len(found["agreeing"])) == (len(held), len(held))
+    assert not found["findings"]
+    record = json.loads((tmp_path / "last/surgery.json").read_text())
+    assert record["trees"] == ["default", "extra"]
+    assert set(record["edited_trees"]) == edited
+    by = [edit["by"] for entry in record["history"] for edit in entry["plan"]["edits"]]
+    assert by == ([2.0] if "edited" in state else []) + [3.0]
+
+
+def test_a_seal_is_about_all_items_from_then_on(surgery, step, state):
+    assert surgery("seal", step, *(["--anew"] if "sealed" in state else [])).code == 0
+    for words, items in ways(step):
+        found = surgery("verify", *words, "--strict", "--json")
+        assert found.code == 0, (words, found.document["findings"])
+        assert found.document["checked"] == sum(len(KEYS[item]) for item in items)
+
+
+def test_a_rescue_holds_each_item_against_its_own_digests(surgery, step, state, tmp_path):
+    (step / "_CHECKPOINT_METADATA").write_text("{")
+    rows = surgery("rescue", step, tmp_path / "rescued", "--allow-partial", "--json").document[
+        "leaves"
+    ]
+    states = {(row["path"], row["state"], row.get("proof")) for row in rows}
+    for item, keys in known(state).items():
+        for key in keys:
+            assert (f"{item}/{key}", "whole", "digest") in states, states
+
+
+def test_one_tree_under_another_name_is_what_it_was(surgery, before, tmp_path):
+    step = tmp_path / "edited/500"
+    assert surgery("rescale", before, step, "params/*", "--by", "2").code == 0
+    (step / "default").rename(step / "model")
+    (step / "_CHECKPOINT_METADATA").unlink()
+    found = surgery("verify", step, "--json").document
+    assert (found["checked"], found["findings"]) == (2, [])
+
+
+def test_a_record_of_before_says_nothing_of_which_trees_it_is(surgery, before, new, tmp_path):
+    """It is read as it was then: its keys mean the trees of the step as they are."""
+    step = tmp_path / "edited/500"
+    assert surgery("rescale", before, step, "params/*", "--by", "2").code == 0
+    record = json.loads((step / "surgery.json").read_text())
+    del record["trees"], record["edited_trees"], record["content"]
+    (step / "surgery.json").write_text(json.dumps(record))
+    assert surgery("verify", step, "--json").document["checked"] == 2
+    assert surgery("rescale", new, step / "extra", "params/w", "--by", "3").code == 0
+    assert surgery("verify", step, "--json").document["checked"] == 1  # the item's own record tells
+    assert surgery("verify", step / "extra", "--json").document["checked"] == 1
+
+
+def test_what_runs_on_record_say_of_leaves_is_about_their_own_item(surgery, before, new, tmp_path):
+    """Random values that were added to one item's leaf are none of another's, whatever stands in front of its path."""
+    step = tmp_path / "edited/500"
+    assert surgery("noise", before, step, "params/w", "--std", "0.1", "--seed", "3").code == 0
+    assert surgery("rescale", new, step / "extra", "params/w", "--by", "3").code == 0
+    for words, is_repeated in (
+        ([step, tmp_path / "a", "default/params/w"], True),
+        ([step, tmp_path / "b", "extra/params/w"], False),
+        ([step, tmp_path / "c", "params/w", "--item", "default"], True),
+        ([step, tmp_path / "d", "params/w", "--item", "extra"], False),
+        ([step / "extra", tmp_path / "e", "params/w"], False),
+    ):
+        done = surgery("noise", *words, "--std", "0.1", "--seed", "3")
+        assert done.code == 0, done.err
+        assert ("by an earlier run, too" in done.out + done.err) == is_repeated, words
