@@ -48,15 +48,15 @@ def read_record(checkpoint: Checkpoint, *, of_all: bool = False) -> Record | Non
     asked = now if of_all else list(checkpoint.items)
     own: dict[str, Record] = {}
     for name in asked:
-        if step is None or not (step.is_about(name, now) and step.has_edited(name)):
-            path = own_record_path(checkpoint, name)
-            record = None if path is None else _read(path)
-            if record is not None and (step is None or not _has_in_history(step, record)):
-                own[name] = _as_of_tree(record, name, now)
-    if (
-        step is not None
-    ):  # of a single tree that has another name now, it is no more if that has a record of its own
-        step = in_keys_of(step, now, is_gone=own.keys() == set(now))
+        path = own_record_path(checkpoint, name)
+        record = None if path is None else _read(path)
+        if record is None or (step is not None and _knows(step, record, name, now)):
+            continue
+        own[name] = _as_of_tree(record, name, now)
+        if step is not None and record.written > step.last_written:  # the item was replaced since
+            step = step.without(name, now)
+    if step is not None:
+        step = in_keys_of(step, now, is_gone=own.keys() == {*now})
     return _together(step, own, asked) if own else step
 
 
@@ -74,10 +74,11 @@ def _read(path: Path) -> Record | None:
 
 
 def in_keys_of(record: Record, trees: Sequence[str], *, is_gone: bool = False) -> Record:
-    """A record with the keys that a step of these trees has; ``is_gone``: its own single tree is none of them."""
+    """A record with the keys that a step of these trees has; ``is_gone``: a single one is none of another name."""
     if record.trees is UNSET:
         return record
-    if len(record.trees) == 1 and (len(trees) > 1 or is_gone):
+    is_another = is_gone and record.trees[0] not in trees
+    if len(record.trees) == 1 and (len(trees) > 1 or is_another):
         return _rekeyed(record, put=tree_front(record.trees[0]))
     if len(record.trees) > 1 and len(trees) == 1:
         return _rekeyed(record, cut=tree_front(trees[0]))
@@ -144,9 +145,13 @@ def _mark(entry: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(entry.get(key) for key in ("sealed_anew", *_OF_A_RUN))
 
 
-def _has_in_history(record: Record, earlier: Record) -> bool:
-    mark = (None, *(getattr(earlier, key) for key in _OF_A_RUN))
-    return any(_mark(entry) == mark for entry in record.history)
+def _knows(step: Record, own: Record, name: str, now: Sequence[str]) -> bool:
+    """True if the record of a step says of an item what that one's own says, or more: it was written later."""
+    mark = (None, *(getattr(own, key) for key in _OF_A_RUN))
+    if any(_mark(entry) == mark for entry in step.history):
+        return True
+    is_later = step.last_written >= own.written
+    return is_later and step.is_about(name, now) and step.has_edited(name)
 
 
 def runs_of(checkpoint: Checkpoint, record: Record) -> list[Run]:

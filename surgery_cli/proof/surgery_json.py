@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -19,6 +19,8 @@ from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.self_digest import holds_own_digest, with_own_digest
 from surgery_cli.optimizer.detect.settled import Settled
 from surgery_cli.tree.paths import LeafPath
+
+Value = TypeVar("Value")
 
 PACKAGES = ("orbax-checkpoint", "tensorstore", "numpy", "jax", "flax", "optax")
 
@@ -197,6 +199,28 @@ class Record(msgspec.Struct, kw_only=True):
             return tree in self.trees
         front = f"{LeafPath((tree,)).spelling}/"
         return len(among) < 2 or any(key.startswith(front) for key in self.digests)
+
+    def without(self, tree: str, among: Sequence[str]) -> Record:
+        """This record of a step without the digests of a tree that it is about; see ``is_about``."""
+        if not self.is_about(tree, among):
+            return self
+        is_single = len(among if self.trees is UNSET else self.trees) < 2
+        front = "" if is_single else f"{LeafPath((tree,)).spelling}/"
+
+        def left(values: Mapping[str, Value]) -> dict[str, Value]:
+            return {key: value for key, value in values.items() if not key.startswith(front)}
+
+        return msgspec.structs.replace(
+            self,
+            digests=left(self.digests),
+            leaf_blocks=self.leaf_blocks and left(self.leaf_blocks),
+            slots=[one for one in self.slots if not one.node.startswith(front)],
+        )
+
+    @property
+    def last_written(self) -> str:
+        """When the run was, or the seal that came after it."""
+        return max(self.written, str((self.sealed or {}).get("written", "")))
 
     def has_edited(self, tree: str) -> bool:
         """True if a run on record was about a tree, or may have been."""

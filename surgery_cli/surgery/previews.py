@@ -35,6 +35,7 @@ from surgery_cli.surgery.notes import (
 )
 from surgery_cli.surgery.planned_memory import decoding_notes
 from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.surgery.put_into import put_into_notes
 from surgery_cli.surgery.rearranged_kernels import rearranged_kernels
 from surgery_cli.surgery.repeated_draws import repeated_draws
 from surgery_cli.surgery.repeated_loras import repeated_loras, unmerged_notes
@@ -122,6 +123,7 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
     if destination is not None:
         target = path_at(destination)
         notes += parent_notes(target)
+        notes += put_into_notes(target, prepared)
         notes += replaced_notes(target, force=options.force)
         notes += same_run_notes(target, prepared)
         notes += metrics_notes(target, prepared, options.metrics)

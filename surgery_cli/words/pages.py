@@ -28,6 +28,7 @@ class DocsPage(StrEnum):
     FORCE = "docs/how-it-writes.md#--force"
     HOW_IT_WRITES = "docs/how-it-writes.md#copy-on-write"
     INTERSECT = "docs/operations.md#intersect"
+    ITEM_PUT_IN = "docs/history.md#an-item-that-is-put-into-a-step"
     LAYOUTS = "docs/conversions.md#3-layouts"
     LIKE_INIT = "docs/contract-check.md#what-else-the-function-tells"
     MANY_HOSTS = "docs/many-hosts.md#what-each-process-does"

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 
 import numpy as np
 import orbax.checkpoint as ocp
@@ -30,6 +31,7 @@ def before(tmp_path):
     with ocp.CheckpointManager(tmp_path / "run") as manager:
         manager.save(500, args=ocp.args.StandardSave(OLD))
         manager.wait_until_finished()
+    shutil.copytree(tmp_path / "run/500", tmp_path / "original/500")
     return tmp_path / "run/500"
 
 
@@ -219,3 +221,62 @@ def test_what_runs_on_record_say_of_leaves_is_about_their_own_item(surgery, befo
         done = surgery("noise", *words, "--std", "0.1", "--seed", "3")
         assert done.code == 0, done.err
         assert ("by an earlier run, too" in done.out + done.err) == is_repeated, words
+
+
+def test_an_item_that_is_replaced_is_held_against_what_replaced_it(surgery, step, tmp_path):
+    """The digests that the step has of the former one are of values that are no more."""
+    last = tmp_path / "last/500"
+    assert surgery("rescale", step, last, "**", "--by", "0.5").code in (0, 3)
+    if not last.exists():  # what was put into a sealed step is not sealed
+        assert surgery("seal", step).code == 0
+        assert surgery("rescale", step, last, "**", "--by", "0.5").code == 0
+    record = json.loads((last / "surgery.json").read_text())
+    assert set(record["digests"]) == {
+        f"{item}/{key}" for item, keys in KEYS.items() for key in keys
+    }
+    time.sleep(1.1)  # records have times to the second
+    done = surgery("rescale", tmp_path / "new", last / "extra", "**", "--by", "5", "--force")
+    assert done.code == 0, done.err
+    for words, items in ways(last):
+        found = surgery("verify", *words, "--json").document
+        assert (found["checked"], found["findings"]) == (sum(len(KEYS[i]) for i in items), []), (
+            words
+        )
+    assert (
+        surgery("log", last / "extra", "--json").document["entries"][0]["plan"]["edits"][0]["by"]
+        == 5
+    )
+
+
+@pytest.mark.parametrize("is_plan", [True, False], ids=["plan", "apply"])
+def test_what_is_put_into_another_checkpoint_is_said_before(
+    surgery, step, new, tmp_path, state, is_plan
+):
+    """What it becomes there, and that a seal does not hold any more."""
+    (tmp_path / "plan.yaml").write_text("edits: [{op: rescale, at: params/w, by: 2}]")
+    word = "plan" if is_plan else "apply"
+
+    def said(source, destination):
+        words = (
+            [source, destination, tmp_path / "plan.yaml"]
+            if word == "apply"
+            else [source, tmp_path / "plan.yaml"]
+        )
+        if word == "plan":
+            words += ["--to", destination]
+        done = surgery(word, *words, "--json")
+        assert done.code == 0, done.err
+        return " ".join(done.document["notes"])
+
+    original = tmp_path / "original/500"
+    flat = said(new, step / "third")
+    assert (
+        f"'{step}' is a step: 'third' becomes an item of it, which its metadata do not name" in flat
+    )
+    assert ("it is sealed, and what is put into it is not" in flat) == ("sealed" in state)
+    nested = said(original / "default", new / "inside")
+    assert f"'{new}' is a tree itself: 'inside' becomes a folder in it" in nested
+    other = shutil.copytree(step, tmp_path / "other/7")
+    assert "will be no item of it" in said(original, other / "fourth")
+    assert "becomes an item" not in said(new, tmp_path / "beside")
+    assert "becomes an item" not in said(original / "default", step.parent / "600")
