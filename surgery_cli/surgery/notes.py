@@ -9,7 +9,7 @@ from typing import Final
 
 from surgery_cli.draft.expression import stored_in
 from surgery_cli.draft.recipe import SOURCE, Draft
-from surgery_cli.errors import CheckpointError, SurgeryError
+from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.proof.metadata_files import faults_beside, side_items
 from surgery_cli.proof.step_metadata_file import NOT_THERE, lacks_step_metadata
@@ -17,7 +17,6 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.boundary import Boundary
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.items import STEP_METADATA, step_metadata
-from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS, SHARDING
@@ -29,13 +28,12 @@ from surgery_cli.store.write.leftovers import Left
 from surgery_cli.store.write.resumable_staging import amount_of, what_is_kept
 from surgery_cli.store.write.strategy import WORTHWHILE_DEAD_BYTES, Costs
 from surgery_cli.surgery.lone_shards import lone_shard_notes
-from surgery_cli.words.lists import listed, quoted
+from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence, Note, Remark
 from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import byte_text, counted
 
 SHOWN_LINKS = 3
-_SHOWN_STEPS: Final = 4
 
 
 def opened_notes(checkpoint: Checkpoint) -> list[Note]:
@@ -201,25 +199,6 @@ def parent_notes(destination: Path) -> list[Consequence]:
     if isinstance(parent, BucketPath) or filesystem.exists(parent):
         return []
     return [Consequence(DocsPage.HOW_IT_WRITES, f"there is no directory '{parent}': it is made")]
-
-
-def replaced_notes(destination: Path, *, force: bool) -> list[Consequence]:
-    """What goes with a destination that is replaced whole: a run is more than the one step that takes its place."""
-    if not force or filesystem.is_link(destination) or not (steps := steps_replaced(destination)):
-        return []
-    said = f"`--force` replaces '{destination}' whole: its {steps} go, and the result is one step"
-    return [Consequence(DocsPage.FORCE, said)]
-
-
-def steps_replaced(destination: Path) -> str:
-    """The steps of a run of several that stands at a destination, as words; "" where none does."""
-    if not filesystem.is_folder(destination) or not filesystem.entries(destination):
-        return ""
-    try:
-        steps = locate(str(destination.absolute())).steps
-    except SurgeryError:  # what it is, is said by who looks whether it may be replaced
-        return ""
-    return f"{len(steps)} steps ({listed(steps, _SHOWN_STEPS)})" if len(steps) > 1 else ""
 
 
 def leftover_notes(destination: Path, *, force: bool, resume: bool) -> list[Note]:

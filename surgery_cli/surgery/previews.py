@@ -29,7 +29,6 @@ from surgery_cli.surgery.notes import (
     opened_notes,
     parent_notes,
     remains_notes,
-    replaced_notes,
     unchosen_notes,
     unread_notes,
 )
@@ -39,6 +38,7 @@ from surgery_cli.surgery.put_into import put_into_notes
 from surgery_cli.surgery.rearranged_kernels import rearranged_kernels
 from surgery_cli.surgery.repeated_draws import repeated_draws
 from surgery_cli.surgery.repeated_loras import repeated_loras, unmerged_notes
+from surgery_cli.surgery.replaced import replaced_notes
 from surgery_cli.surgery.same_run import same_run_notes
 from surgery_cli.surgery.step_metrics import metrics_notes
 from surgery_cli.surgery.traffic import Traffic

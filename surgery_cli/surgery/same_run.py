@@ -18,8 +18,8 @@ from surgery_cli.store.locate.location import Location, locate
 from surgery_cli.store.locate.step_formats import renumbered, step_formats
 from surgery_cli.store.locate.steps import SURE_PREFIXES, Step, find_steps
 from surgery_cli.store.write.destination import being_written, real_path
-from surgery_cli.surgery.notes import steps_replaced
 from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.surgery.replaced import steps_replaced, steps_standing_at
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
@@ -50,7 +50,7 @@ def into_run(source: str, destination: str, options: Options) -> Asked:
         location = locate(source, step=options.step, item=options.item)
     step = _step_of(location)
     if step is None or filesystem.real(target) != step.parent:  # however the run is named
-        _refuse_another_run(target, source)
+        _refuse_another_run(target, source, may_stand=options.force or options.resume)
         return asked
     if options.force:
         raise DestinationError(
@@ -67,13 +67,18 @@ def into_run(source: str, destination: str, options: Options) -> Asked:
     return Asked(str(step), str(new), replace(options, step=None, as_step=None, item=item))
 
 
-def _refuse_another_run(target: Path, source: str) -> None:
-    """Raises a DestinationError where a run of several steps stands, to which the source does not belong."""
-    if steps := steps_replaced(target):
+def _refuse_another_run(target: Path, source: str, *, may_stand: bool) -> None:
+    """Refuse a run to which the source does not belong.
+
+    Raises:
+        DestinationError: such a run stands there; one of a single step ``may_stand`` there as an earlier result.
+    """
+    several = steps_replaced(target)
+    if several or (steps_standing_at(target) and not may_stand):
         raise DestinationError(
             f"'{target}' is a run to which '{source}' does not belong",
             why="`--as-step` adds a step to the run that is read, and to no other;"
-            f" `--force` would remove its {steps}",
+            f" `--force` would remove its {several or 'one step'}",
             fix=f"write to another place, and copy the step into '{target}' yourself",
         )
 

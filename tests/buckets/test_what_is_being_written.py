@@ -118,8 +118,8 @@ def test_whatever_is_there_by_then_every_command_names_the_run_and_how_to_remove
         assert refused.err.startswith(f"error: {said}"), arguments
         assert f"process {owner['pid']} on" in refused.err
         assert command in refused.err, arguments
-    if lacking == "whole":  # and nothing else stands there
-        assert surgery("inspect", service.root).err.startswith(f"error: {said}")
+    # and nothing else stands there
+    assert surgery("inspect", service.root).err.startswith(f"error: {said}")
     report = library.doctor(new, settled_seconds=0)
     (place,) = report.places
     assert place.state == ("writing" if state == "living" else "unfinished")
@@ -178,6 +178,8 @@ def test_the_mark_of_a_step_says_nothing_of_an_item_that_is_being_put_into_it(
         ["inspect", f"{step}/extra"],
         ["inspect", step],
         ["inspect", step, "--item", "default"],
+        ["inspect", step, "--item", "extra"],
+        ["verify", f"{service.root}/run@250", "--item", "extra"],
         ["verify", f"{service.root}/run"],
         ["cast", f"{service.root}/run@250", str(tmp_path / "out"), "--to", "bfloat16"],
     ):

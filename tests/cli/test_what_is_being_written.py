@@ -14,11 +14,11 @@ STATES = ("living", "elsewhere", "dead", "unknown")
 PLACES = (".new.surgery-tmp-0123abcd", ".new.surgery-tmp-0123abcd/new", "new")
 
 
-def begun(folder, state):
+def begun(folder, state, new="new"):
     """What stands on a disk while a run writes `new`, or did: most of what a checkpoint is."""
-    staging = folder / PLACES[0]
-    shutil.copytree(SAMPLES / "digits_standard", staging / "new")
-    (staging / "new" / "_CHECKPOINT_METADATA").unlink()
+    staging = folder / f".{new}.surgery-tmp-0123abcd"
+    shutil.copytree(SAMPLES / "digits_standard", staging / new)
+    (staging / new / "_CHECKPOINT_METADATA").unlink()
     owner = msgspec.to_builtins(Owner.here())
     owner |= {"elsewhere": {"machine": "feedbeef"}, "dead": {"started": "1"}}.get(state, {})
     if state != "unknown":
@@ -62,6 +62,40 @@ def test_who_reads_it_is_told_to_wait_before_anything_else(tmp_path, surgery, wo
         assert "does not exist: the run that was to write it did not end" in what
         assert PLACES[0] in why
         assert f"`surgery clean {tmp_path}/new --dry-run`" in fix
+
+
+WAYS = {
+    "the folder around it": ("new", "inspect", "{}"),
+    "something in it": ("new", "inspect", "{}/new/params"),
+    "an item of it": ("new", "inspect", "{}/new", "--item", "ema"),
+    "an item of a step": ("ema", "inspect", "{}", "--item", "ema"),
+    "an item of a step of a run": ("ema", "verify", "{}@250", "--item", "ema"),
+}
+"""How something is named that is nowhere yet, or never came: what is being written, and the words."""
+
+
+@pytest.mark.covers(1)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("state", STATES)
+def test_however_it_is_named_the_run_is_named_that_was_to_write_it(tmp_path, surgery, way, state):
+    new, *words = WAYS[way]
+    folder = tmp_path / "250"
+    if new == "ema":
+        shutil.copytree(SAMPLES / "digits_manager" / "250", folder)
+    begun(folder, state, new)
+    there = tmp_path if "@" in words[1] else folder
+
+    refused = surgery(*(word.format(there) for word in words))
+
+    what, why, fix = refused.err.splitlines()[:3]
+    if state in ("living", "elsewhere"):
+        assert refused.code == 3
+        assert f"another run is writing to '{folder}/{new}'" in what
+    else:
+        assert refused.code == 2
+        assert f"'{folder}/{new}' does not exist: the run that was to write it did not end" in what
+        assert f".{new}.surgery-tmp-0123abcd" in why
+        assert f"`surgery clean {folder}/{new} --dry-run`" in fix
 
 
 @pytest.mark.sampled(2)

@@ -286,3 +286,16 @@ def test_another_run_is_never_replaced_by_one_step(tmp_path, force):
         apply(run, other, as_step=7, force=force)
     assert "add `--force`" not in str(refused.value)
     assert state(other) == before
+
+
+def test_a_run_of_one_step_is_replaced_or_gone_on_from_as_an_earlier_result(tmp_path):
+    run, other = saved(tmp_path / "run"), tmp_path / "other"
+    apply(run, other, as_step=7)
+    before = state(other)
+    with pytest.raises(DestinationError, match="does not belong") as refused:
+        apply(run, other, as_step=8)
+    assert "add `--force`" not in str(refused.value)
+    assert state(other) == before
+    assert apply(run, other, as_step=7, resume=True).is_repeated
+    apply(run, other, as_step=8, force=True)
+    assert [path.name for path in other.iterdir() if path.is_dir()] == ["8"]

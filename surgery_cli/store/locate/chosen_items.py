@@ -49,6 +49,7 @@ def chosen_items(argument: Argument, step: Listing) -> ChosenItems:
     items = dict(inside.pytrees)
     if argument.item is not None:
         if argument.item not in items:
+            refusals.refuse_built(step.path / argument.item)
             raise _no_item(argument.text, argument.item, inside)
         items = {argument.item: items[argument.item]}
     others = {name: path for name, path in inside.pytrees.items() if name not in items}

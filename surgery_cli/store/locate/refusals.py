@@ -5,7 +5,7 @@ Everything here is told from names and first bytes; nothing is ever unpickled.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Final
@@ -17,6 +17,7 @@ from surgery_cli.store.filesystem.listing import (
     SET_ASIDE_SUFFIX,
     STAGING_MARK,
     Listing,
+    destination_of,
     holds_pytree,
     holds_t5x,
     is_leftover,
@@ -61,21 +62,21 @@ def missing(path: Path) -> SurgeryError:
         names = filesystem.names(parent)
     except OSError:
         names = []
-    set_aside = path.name + SET_ASIDE_SUFFIX
-    if parent == path.parent and set_aside in names:
+    lost = parent / path.relative_to(parent).parts[0]  # it, or what it would lie in
+    set_aside = lost.name + SET_ASIDE_SUFFIX
+    if set_aside in names:
         return CheckpointError(
-            f"'{path}' is not there, but '{set_aside}' is",
+            f"'{lost}' is not there, but '{set_aside}' is",
             why="a run that was to replace it was interrupted between setting the old one aside and moving the "
             "new one in",
-            fix=f"`mv '{path}{SET_ASIDE_SUFFIX}' '{path}'` brings the old one back",
+            fix=f"`mv '{lost}{SET_ASIDE_SUFFIX}' '{lost}'` brings the old one back",
         )
-    built = [path.with_name(n) for n in names if n.startswith(f".{path.name}{STAGING_MARK}")]
-    if parent == path.parent and built:
-        return _interrupted(path, built)
-    unfinished = [name for name in names if unfinished_name(name) == path.name]
-    if parent == path.parent and unfinished:
+    if built := _built_at(lost, names):
+        return _interrupted(lost, built)
+    unfinished = [name for name in names if unfinished_name(name) == lost.name]
+    if unfinished:
         return CheckpointError(
-            f"'{path}' was never finished: only '{unfinished[0]}' is there",
+            f"'{lost}' was never finished: only '{unfinished[0]}' is there",
             why="the save that wrote it was interrupted before it was whole",
             fix=f"see which leaves of it are whole: `surgery rescue {quote(str(parent / unfinished[0]))}`",
         )
@@ -87,14 +88,36 @@ def missing(path: Path) -> SurgeryError:
             fix=f"a step is named by its number, `{quote(str(parent / run))}@N`, and the newest by `@latest`",
         )
     visible = [name for name in names if not name.startswith(".")]
-    wanted = path.relative_to(parent).parts[0]
-    close = nearest(wanted, visible) or sorted(visible)[:3]
+    close = nearest(lost.name, visible) or sorted(visible)[:3]
     said = ", ".join(f"'{parent / name}'" for name in close)
     return MissingError(
         f"'{path}' does not exist",
         why=f"'{parent}' is the last part of it that does" if parent != path.parent else "",
         fix=f"near it: {said}" if said else f"'{parent}' is empty",
     )
+
+
+def _built_at(path: Path, names: Iterable[str]) -> list[Path]:
+    """Of the names beside a path, what runs of ours build there, or have left."""
+    return [path.with_name(n) for n in names if n.startswith(f".{path.name}{STAGING_MARK}")]
+
+
+def refuse_built(path: Path) -> None:
+    """Refuse what is not there yet, or never came, as a run of ours is to write it.
+
+    Raises:
+        SurgeryError: so.
+    """
+    if built := _built_at(path, (one.name for one in filesystem.entries_if_any(path.parent))):
+        raise _interrupted(path, built)
+
+
+def _refuse_built_in(folder: Path) -> None:
+    """The same for all that is to be written into a folder."""
+    for name in filesystem.names(folder):
+        new = destination_of(folder / name)
+        if new.name != name and not is_marked(new):
+            refuse_built(new)
 
 
 def _interrupted(path: Path, built: Sequence[Path]) -> SurgeryError:
@@ -187,6 +210,7 @@ def refuse_uncommitted(path: Path, *others: Path) -> None:
 def describe_directory(listing: Listing) -> CheckpointError:
     """The error for a directory in which no checkpoint was found, told from its names."""
     path, files = listing.path, listing.files
+    _refuse_built_in(path)
     for name in sorted(files)[:1000]:
         if is_pointer(path / name):
             return pointer(path / name, path)
