@@ -17,6 +17,7 @@ from surgery_cli.examination.rescue_advice import NOTHING_WHOLE, beside, with_re
 from surgery_cli.examination.states import Condition, State
 from surgery_cli.proof.damaged_text import json_object
 from surgery_cli.proof.metadata_files import handlers_of, metadata_faults, restore_notes
+from surgery_cli.proof.on_record import lost_trees
 from surgery_cli.proof.sealed_files import seen_since_sealed
 from surgery_cli.proof.step_metadata_file import lacks_step_metadata
 from surgery_cli.store import filesystem
@@ -134,6 +135,11 @@ def _opened(place: Place, seen: Footprint) -> Condition:
     checkpoint = open_checkpoint(str(place.path))
     leaves = len(checkpoint.tree)
     faults = metadata_faults(checkpoint)
+    with suppress(CheckpointError):  # of a damaged record, which is said below
+        lost += [
+            f"the item '{name}' is on record, and not there" for name in lost_trees(checkpoint)
+        ]
+    is_lacking |= bool(lost)
     why = lost + [f"`{file}`: {fault}" for file, fault in faults]
     if checkpoint.inferred_items and not why:
         why.append("there is no `_METADATA`: arrays' names alone tell what the tree was")

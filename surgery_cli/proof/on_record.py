@@ -25,7 +25,7 @@ from surgery_cli.proof.record_places import (
     tree_front,
     trees_of_step,
 )
-from surgery_cli.proof.surgery_json import Record, Run, decoded
+from surgery_cli.proof.surgery_json import FileBlocks, Record, Run, decoded
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -50,14 +50,23 @@ def read_record(checkpoint: Checkpoint, *, of_all: bool = False) -> Record | Non
     for name in asked:
         path = own_record_path(checkpoint, name)
         record = None if path is None else _read(path)
-        if record is None or (step is not None and _knows(step, record, name, now)):
+        if record is None or (step is not None and knows(step, record, name, now)):
             continue
         own[name] = _as_of_tree(record, name, now)
-        if step is not None and record.written > step.last_written:  # the item was replaced since
+        if step is not None:  # what it says of such an item is of a former one
             step = step.without(name, now)
     if step is not None:
         step = in_keys_of(step, now, is_gone=own.keys() == {*now})
     return _together(step, own, asked) if own else step
+
+
+def lost_trees(checkpoint: Checkpoint) -> list[str]:
+    """Trees that are on record of a step, and not in it; a single one may have another name now."""
+    record, now = _read(record_path(checkpoint)), trees_of_step(checkpoint)
+    if record is None or record.trees is UNSET:
+        return []
+    lost = [name for name in record.trees if name not in now]
+    return lost if len(record.trees) > 1 or len(now) > 1 else []
 
 
 def _read(path: Path) -> Record | None:
@@ -86,10 +95,16 @@ def in_keys_of(record: Record, trees: Sequence[str], *, is_gone: bool = False) -
 
 
 def _as_of_tree(record: Record, name: str, trees: Sequence[str]) -> Record:
-    """The record of an item as one of a step of these trees: none of its files are named as the step names them."""
+    """The record of an item as one of a step of these trees."""
     keyed = _rekeyed(record, put=tree_front(name) if len(trees) > 1 else "")
     edited = [name] if record.edited_trees is UNSET else record.edited_trees
-    return replace(keyed, edited_trees=edited, files={}, file_blocks=UNSET, sealed=None)
+    return replace(
+        keyed,
+        edited_trees=edited,
+        files={f"{name}/{file}": digest for file, digest in record.files.items()},
+        file_blocks={f"{name}/{file}": one for file, one in (record.file_blocks or {}).items()},
+        sealed_within=[f"{name}/"] if record.files else [],
+    )
 
 
 def _rekeyed(record: Record, *, cut: str = "", put: str = "") -> Record:
@@ -111,11 +126,20 @@ def _together(step: Record | None, own: Mapping[str, Record], asked: Sequence[st
     runs = list(own.values())
     if step is not None and any(name not in own or step.has_edited(name) for name in asked):
         runs.append(step)
-    last = max(runs, key=attrgetter("written"))
+    last = max(own.values(), key=attrgetter("written"))  # the step's would know of it
     others = (entry for one in runs if one is not last for entry in entries(one))
     known = (
         own.values() if step is None else [*own.values(), step]
     )  # the step's own has the last word
+    fronts = [front for one in own.values() for front in one.sealed_within or ()]
+    within = fronts if step is None or not step.files else ["", *fronts]
+    files, pieces = dict[str, str](), dict[str, FileBlocks]()
+    for one in known:
+        is_step = one is step
+        files |= {
+            k: d for k, d in one.files.items() if not (is_step and k.startswith(tuple(fronts)))
+        }
+        pieces |= {k: d for k, d in (one.file_blocks or {}).items() if k not in pieces}
     blocks = {key: text for one in known for key, text in (one.leaf_blocks or {}).items()}
     return replace(
         last,
@@ -123,9 +147,9 @@ def _together(step: Record | None, own: Mapping[str, Record], asked: Sequence[st
         slots=list({(one.node, one.name): one for by in known for one in by.slots}.values()),
         leaf_blocks=blocks or UNSET,
         history=_in_order([*last.history, *others]),
-        files={} if step is None else step.files,
-        file_blocks=UNSET if step is None else step.file_blocks,
-        sealed=None if step is None else step.sealed,
+        files=dict(sorted(files.items())),
+        file_blocks=pieces or UNSET,
+        sealed_within=within,
     )
 
 
@@ -145,12 +169,15 @@ def _mark(entry: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(entry.get(key) for key in ("sealed_anew", *_OF_A_RUN))
 
 
-def _knows(step: Record, own: Record, name: str, now: Sequence[str]) -> bool:
-    """True if the record of a step says of an item what that one's own says, or more: it was written later."""
-    mark = (None, *(getattr(own, key) for key in _OF_A_RUN))
-    if any(_mark(entry) == mark for entry in step.history):
+def knows(step: Record, own: Record, name: str, now: Sequence[str]) -> bool:
+    """True if the record of a step says of an item what that one's own says, or more: it was written later.
+
+    It has the run in its history then. A record of before may have been written later and not have it: times tell.
+    """
+    mark = _mark(msgspec.structs.asdict(own))
+    if mark in map(_mark, [*step.history, msgspec.structs.asdict(step)]):
         return True
-    is_later = step.last_written >= own.written
+    is_later = step.trees is UNSET and step.last_written >= own.written
     return is_later and step.is_about(name, now) and step.has_edited(name)
 
 
@@ -198,9 +225,8 @@ def _respelled(run: Run, *, cut: str = "", put: str = "") -> Run:
 
 
 def chosen_digests(checkpoint: Checkpoint, record: Record) -> dict[str, LeafDigest]:
-    """The digests of a record that are about the items that were chosen, by record key."""
-    names = trees_of_step(checkpoint)
-    if len(names) < 2:
+    """The digests of a record that are about the items that were chosen; with all, also about those that are gone."""
+    if not {*trees_of_step(checkpoint)} - {*checkpoint.items}:
         return record.digests
     chosen = tuple(map(tree_front, checkpoint.items))
     return {key: digest for key, digest in record.digests.items() if key.startswith(chosen)}

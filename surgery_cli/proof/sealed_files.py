@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec import UNSET, UnsetType
+
 from surgery_cli.errors import CheckpointError, Problem
 from surgery_cli.proof.files import file_digests, files_of
 from surgery_cli.proof.on_record import read_record
-from surgery_cli.proof.record_places import record_path, recorded_place
+from surgery_cli.proof.record_places import own_record_path, record_path, recorded_place
 from surgery_cli.proof.step_metadata_file import folders_beside
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import is_tree
@@ -33,7 +35,8 @@ def check_sealed_files(checkpoint: Checkpoint) -> None:
         return
     copied = set(_copied(checkpoint))
     own = record_path(checkpoint)
-    present = files_of(recorded_place(checkpoint), own)
+    present = present_files(checkpoint, record.files, record.sealed_within)
+    present.pop(own.name, None)
     _refuse_other_names(checkpoint, record.files.keys() - {own.name}, present.keys())
     files = {
         key: path
@@ -42,6 +45,24 @@ def check_sealed_files(checkpoint: Checkpoint) -> None:
     }
     found = file_digests(files, lambda count, key: None)
     _refuse(checkpoint, [key for key, digest in found.items() if digest != record.files[key]])
+
+
+def present_files(
+    checkpoint: Checkpoint, sealed: Collection[str], within: Sequence[str] | UnsetType = UNSET
+) -> dict[str, Path]:
+    """The files that are there where a checkpoint is sealed, see ``Record.sealed_within``, but for records that say so.
+
+    A record that is ``sealed`` itself is among them: of one that came after the seal.
+    """
+    place = recorded_place(checkpoint)
+    fronts = (*(within or ("",)),)
+    alone = [front.removesuffix("/") for front in fronts if front]
+    records = {record_path(checkpoint), *(own_record_path(checkpoint, name) for name in alone)}
+    return {
+        key: path
+        for key, path in files_of(place).items()
+        if key.startswith(fronts) and (key in sealed or path not in records)
+    }
 
 
 def seen_since_sealed(checkpoint: Checkpoint) -> list[str]:

@@ -172,6 +172,9 @@ class Record(msgspec.Struct, kw_only=True):
     digests: dict[str, LeafDigest] = {}
     files: dict[str, str] = {}
     """SHA-256 of every other file of the step or file, relative to it, in a checkpoint that is sealed."""
+    sealed_within: list[str] | UnsetType = UNSET
+    """What the paths begin with of all that is sealed, where not all is: of items that were sealed by themselves. It
+    stands in no file: what is written is sealed whole."""
     leaf_blocks: dict[str, str] | UnsetType = UNSET
     """Of leaves of several blocks the SHA-256 of each, in C order, in hexadecimal, one behind the other: of these the
     leaf's digest is made, and each block can be checked by itself."""
@@ -227,7 +230,7 @@ class Record(msgspec.Struct, kw_only=True):
         return any(run.edited_trees is UNSET or tree in run.edited_trees for run in self.runs)
 
 
-OF_ONE_FILE = ("content", "files", "leaf_blocks", "file_blocks")
+OF_ONE_FILE = ("content", "files", "sealed_within", "leaf_blocks", "file_blocks")
 """What a record says of files: it is true of no other checkpoint."""
 
 

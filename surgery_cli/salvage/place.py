@@ -93,7 +93,8 @@ def find_broken(path: Path) -> BrokenPlace:
         return BrokenPlace(root, {"": root}, own)
     sides = _no_trees(_handlers(root))
     trees = [folder for folder in _folders(root) if folder.name not in sides and is_item(folder)]
-    if len([folder for folder in trees if filesystem.is_file(folder / STEP_METADATA)]) > 1:
+    alone = [folder for folder in trees if filesystem.is_file(folder / STEP_METADATA)]
+    if len(alone) > 1 and not filesystem.is_file(root / STEP_METADATA):  # into a step they were put
         raise _several(path, trees)
     for tree in trees:
         _refuse_mixture(tree)

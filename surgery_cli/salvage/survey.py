@@ -11,6 +11,7 @@ from msgspec import UNSET
 from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import CheckpointError
+from surgery_cli.proof.on_record import knows
 from surgery_cli.proof.surgery_json import Record, decoded
 from surgery_cli.salvage.file import BrokenFile, format_of_broken
 from surgery_cli.salvage.item import BrokenItem
@@ -20,9 +21,9 @@ from surgery_cli.salvage.place import BrokenPlace, undecodable_beside
 from surgery_cli.salvage.seals import others_unlike_seal, sidecars_unlike_seal
 from surgery_cli.salvage.structure import WHOLE
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import RECORD
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.open.file_item import FileItem
-from surgery_cli.store.write.step import RECORD
 from surgery_cli.tree.paths import LeafPath
 
 
@@ -69,17 +70,31 @@ def survey(
         for name, item in items.items()
         if not leaves[name] and (item.structure.origin not in WHOLE or item.structure.faults)
     }
+    empty |= {
+        name: "it is on record, and nothing of it is left"
+        for name in _lost_trees(record, place)
+        if name not in place.lost and not filesystem.is_taken(place.root / name)
+    }
     others = undecodable_beside(place, memory_bytes) | others_unlike_seal(place, record)
     return Survey(place, items, leaves, {**place.lost, **empty, **others}, fault)
 
 
 def _about(record: Record | None, place: BrokenPlace, name: str) -> Record | None:
     """The record that is about an item: that of the step, or its own, where it was put into the step later."""
+    own, _ = _record_in(place.items[name]) if name else (None, "")
+    if own is not None and (record is None or not knows(record, own, name, [*place.items])):
+        return own
     if not name or (record is not None and record.is_about(name, [*place.items])):
         return record
-    own, _ = _record_in(place.items[name])
     is_said = record is not None and record.trees is not UNSET and len(place.items) > 1
-    return own if own is not None or is_said else record
+    return None if is_said else record
+
+
+def _lost_trees(record: Record | None, place: BrokenPlace) -> list[str]:
+    """Trees on record of a step, of which nothing stands there; a single one may have another name now."""
+    trees = [] if record is None else record.trees or []
+    lost = [name for name in trees if name not in place.items]
+    return lost if len(trees) > 1 or len(place.items) > 1 else []
 
 
 def _recorded(

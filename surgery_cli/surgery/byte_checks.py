@@ -9,10 +9,8 @@ from typing import Final
 from surgery_cli import reports
 from surgery_cli.draft.seen import NonFinite
 from surgery_cli.engine.progress import Listener
-from surgery_cli.proof.files import files_of
 from surgery_cli.proof.metadata_files import copy_notes, metadata_faults, restore_notes
-from surgery_cli.proof.record_places import record_path, recorded_place
-from surgery_cli.proof.sealed_files import unsealed_folders
+from surgery_cli.proof.sealed_files import present_files, unsealed_folders
 from surgery_cli.proof.sharding_file import device_notes
 from surgery_cli.proof.side_values import Counted, SideValues, has_side_values
 from surgery_cli.script.user_code import Say
@@ -24,7 +22,7 @@ from surgery_cli.surgery.leaf_checks import LeafChecks
 from surgery_cli.surgery.leaf_names import containers_of, document_names, spellings
 from surgery_cli.surgery.sampling import drawn, everything
 from surgery_cli.tree.specs import other_containers
-from surgery_cli.words.lists import listed
+from surgery_cli.words.lists import listed, quoted
 from surgery_cli.words.notes import Consequence, Note, Remark
 from surgery_cli.words.pages import DocsPage
 
@@ -77,8 +75,8 @@ def check_bytes(
     findings += [reports.Finding(x, "item unreadable", detail=why) for x, why in beside.faults]
     if sample is not None and has_side_values(checkpoint):
         notes.append(_SIDE_VALUES_UNREAD)
-    if not expected.files and not findings:
-        notes.append(_NOT_SEALED)
+    if not findings:
+        notes += _unsealed_notes(expected)
     return reports.Verdict(
         checkpoint=str(checkpoint.location.root),
         named_step=checkpoint.location.named_step,
@@ -105,8 +103,18 @@ def _files(checkpoint: Checkpoint, expected: Expected) -> Mapping[str, Path]:
     """The files that are there, where they are held against a seal."""
     if not expected.files:
         return {}
-    own = record_path(checkpoint)  # the seal itself, or one that came after it
-    return files_of(recorded_place(checkpoint), None if own.name in expected.files else own)
+    return present_files(checkpoint, expected.files, expected.sealed_within)
+
+
+def _unsealed_notes(expected: Expected) -> list[Remark]:
+    """Of which files nothing was held against a digest."""
+    if not expected.files:
+        return [_NOT_SEALED]
+    if "" in (expected.sealed_within or ("",)):
+        return []
+    alone = quoted((front.removesuffix("/") for front in expected.sealed_within or ()), _MOST_NAMED)
+    said = f"of files, digests are on record of those in {alone} alone; `surgery seal` records them of all"
+    return [Remark(DocsPage.CHECKED_BY_VERIFY, said)]
 
 
 def _metadata_findings(checkpoint: Checkpoint) -> list[reports.Finding]:
@@ -118,7 +126,8 @@ def _metadata_findings(checkpoint: Checkpoint) -> list[reports.Finding]:
 
 def _folder_findings(checkpoint: Checkpoint, expected: Expected) -> list[reports.Finding]:
     """A seal knows no folders: one that Orbax takes for an item, and that has no file of the seal, is not sealed."""
-    folders = unsealed_folders(checkpoint, expected.files) if expected.files else []
+    is_whole = bool(expected.files) and "" in (expected.sealed_within or ("",))
+    folders = unsealed_folders(checkpoint, expected.files) if is_whole else []
     return [reports.Finding(name, "folder without a sealed file") for name in folders]
 
 

@@ -48,6 +48,8 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     leaf_blocks: Mapping[str, bytes] = {}
     """Digests of the blocks of large leaves, one behind the other."""
     files: Mapping[str, str] = {}
+    sealed_within: Sequence[str] | msgspec.UnsetType = msgspec.UNSET
+    """See ``Record``."""
     file_blocks: Mapping[str, FileBlocks] = {}
     """The same of pieces of large files."""
     sorts: Mapping[str, str] = {}
@@ -203,6 +205,7 @@ def _recorded(checkpoint: Checkpoint, record: Record, source: str) -> Expected:
         key_of=lambda path: record_key(checkpoint, path),
         leaf_blocks=_decoded(record.leaf_blocks or {}),
         files=record.files,
+        sealed_within=record.sealed_within,
         file_blocks=record.file_blocks or {},
     )
 

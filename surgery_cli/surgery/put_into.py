@@ -9,11 +9,10 @@ from shlex import quote
 from surgery_cli.errors import CheckpointError
 from surgery_cli.proof.surgery_json import decoded
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import Listing, holds_pytree, reading, step_name
+from surgery_cli.store.filesystem.listing import RECORD, Listing, holds_pytree, reading, step_name
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.locate.items import item_handlers, step_items
 from surgery_cli.store.locate.steps import FILES_OF_A_STEP
-from surgery_cli.store.write.step import RECORD
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage

@@ -17,8 +17,8 @@ from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import CheckpointError, Problem, SurgeryError
 from surgery_cli.proof.files import files_of
 from surgery_cli.proof.metadata_files import metadata_faults
-from surgery_cli.proof.on_record import read_record
-from surgery_cli.proof.record_files import check_record_target, gone, put_record
+from surgery_cli.proof.on_record import chosen_digests, read_record
+from surgery_cli.proof.record_files import check_record_target, put_record
 from surgery_cli.proof.record_places import named_trees, record_path, recorded_place
 from surgery_cli.proof.sealed_files import check_taken_files
 from surgery_cli.proof.sha256sums import sums_of
@@ -39,15 +39,13 @@ from surgery_cli.surgery.seal_digests import (
     hashed_files,
     planned,
 )
+from surgery_cli.surgery.stamps import Stamp, check_standing, stamp_of
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Consequence, Note
 from surgery_cli.words.pages import DocsPage
 
 if TYPE_CHECKING:
     from surgery_cli.surgery.preparation import Prepared
-
-_Stamp = tuple[int, int, int]
-"""Of a file: its inode, size and time of change."""
 
 
 @reads
@@ -76,12 +74,12 @@ def seal(
     """
     begin_anew()
     checkpoint = opened(argument, step=step, item=item)
-    place, stamps = recorded_place(checkpoint), dict[Path, _Stamp]()
+    place, stamps = recorded_place(checkpoint), dict[Path, Stamp]()
     try:
         target = record_path(checkpoint) if to is None else to.absolute()
         _check_targets(target, sha256sums, place, is_own=to is None)
         files = files_of(place, target)
-        stamps |= {path: _stamp(path) for path in files.values()}
+        stamps |= {path: stamp_of(path) for path in files.values()}
         count = checkpoint.tree.bytes + sum(size for _, size, _ in stamps.values())
         meter = Meter(listener, "sealing", count)
         old = read_record(checkpoint, of_all=True)
@@ -92,14 +90,14 @@ def seal(
         first = _extended(checkpoint, old)
     except (OSError, SurgeryError):
         with suppress(OSError):  # nothing is known of what cannot be looked at
-            _check_standing(place, stamps)  # what is gone may have been taken for damage
+            check_standing(place, stamps)  # what is gone may have been taken for damage
         raise
-    _check_standing(place, stamps)
-    changed = _changed(old, leaves.digests, hashes.digests)
+    check_standing(place, stamps)
+    changed = _changed(old, leaves.digests, hashes.digests) + _gone(checkpoint, old, leaves)
     if changed and not anew:
         raise _does_not_hold(checkpoint, changed)
     content = encoded(sealed_record(first, leaves, hashes, changed))
-    put_record(target, content, lambda: _check_standing(place, stamps), is_own=to is None)
+    put_record(target, content, lambda: check_standing(place, stamps), is_own=to is None)
     return reports.Seal(
         checkpoint=str(checkpoint.location.root),
         chosen=checkpoint.location.chosen,
@@ -159,10 +157,12 @@ def sealed_record(
                 "files": {k: d for k, d in record.files.items() if k in anew},
             }
         )
+    kept = {key: digest for key, digest in record.digests.items() if key not in anew}
     return msgspec.structs.replace(
         record,
-        digests={**record.digests, **leaves.digests},
+        digests={**kept, **leaves.digests},
         files=dict(sorted(files.digests.items())),
+        sealed_within=UNSET,
         leaf_blocks=leaves.blocks or UNSET,
         file_blocks=files.blocks or UNSET,
         sealed={
@@ -195,7 +195,7 @@ def seal_written(
     """
     place, target = recorded_place(written), record_path(written)
     files = files_of(place, target)
-    size = sum(_stamp(path)[1] for path in files.values())
+    size = sum(stamp_of(path)[1] for path in files.values())
     left = set(read_back)
     rest = [path for path in written.tree if path not in left]
     count = sum(written.tree[path].bytes for path in rest)
@@ -251,6 +251,15 @@ def _changed(
     return leaves + [k for k, d in files.items() if old.files.get(k, d) != d] + lost
 
 
+def _gone(checkpoint: Checkpoint, old: Record | None, leaves: LeafDigests) -> list[str]:
+    """The leaves that are on record, of the items that were chosen, and are not there."""
+    return (
+        []
+        if old is None
+        else [k for k in chosen_digests(checkpoint, old) if k not in leaves.digests]
+    )
+
+
 def _does_not_hold(
     checkpoint: Checkpoint, changed: Sequence[str], source: str = ""
 ) -> CheckpointError:
@@ -267,29 +276,3 @@ def _does_not_hold(
     )
     assert isinstance(error, CheckpointError)
     return error
-
-
-def _stamp(path: Path) -> _Stamp:
-    try:
-        status = filesystem.status(path)
-    except FileNotFoundError:
-        return (0, 0, 0)
-    return status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def _check_standing(place: Path, before: Mapping[Path, _Stamp]) -> None:
-    """Refuse what is no more what it was when sealing it began."""
-    filesystem.forget(place)
-    if not filesystem.exists(place):
-        raise gone(place)
-    filesystem.files_below(place)  # in a bucket, all are listed together
-    for path, stamp in before.items():
-        now_is = _stamp(path)
-        if not any(now_is):
-            raise gone(place, path)
-        if now_is != stamp:
-            raise CheckpointError(
-                f"'{place}' changed while it was sealed",
-                why=f"'{path}' is not what it was at the start",
-                fix="wait until whatever writes to it has ended, then seal it again",
-            )

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import time
 
 import numpy as np
 import orbax.checkpoint as ocp
@@ -234,18 +233,97 @@ def test_an_item_that_is_replaced_is_held_against_what_replaced_it(surgery, step
     assert set(record["digests"]) == {
         f"{item}/{key}" for item, keys in KEYS.items() for key in keys
     }
-    time.sleep(1.1)  # records have times to the second
+    # in the same second, which is as far as records tell times
     done = surgery("rescale", tmp_path / "new", last / "extra", "**", "--by", "5", "--force")
     assert done.code == 0, done.err
     for words, items in ways(last):
         found = surgery("verify", *words, "--json").document
-        assert (found["checked"], found["findings"]) == (sum(len(KEYS[i]) for i in items), []), (
-            words
-        )
-    assert (
-        surgery("log", last / "extra", "--json").document["entries"][0]["plan"]["edits"][0]["by"]
-        == 5
+        assert found["checked"] == sum(len(KEYS[item]) for item in items), words
+        assert not [one for one in found["findings"] if "file" not in one["what"]], words
+    entries = surgery("log", last / "extra", "--json").document["entries"]
+    assert entries[0]["plan"]["edits"][0]["by"] == 5
+    rows = surgery("rescue", last, "--json").document["leaves"]
+    assert {row["state"] for row in rows} == {"whole"}
+
+
+@pytest.mark.parametrize("way", ["gone", "renamed"])
+def test_an_item_on_record_that_is_not_there_is_missed_by_whoever_looks(
+    surgery, step, tmp_path, state, way
+):
+    last = tmp_path / "last/500"
+    third = tmp_path / "new"
+    assert surgery("seal", step).code == 0
+    assert surgery("rescale", third, step / "third", "**", "--by", "2").code == 0
+    assert surgery("seal", step).code == 0
+    assert surgery("rescale", step, last, "**", "--by", "0.5").code == 0
+    assert surgery("verify", last).code == 0
+    if way == "gone":
+        shutil.rmtree(last / "extra")
+    else:
+        (last / "extra").rename(last / "other")
+    found = surgery("verify", last, "--json")
+    assert found.code == 1
+    assert {one["path"].split("/")[0] for one in found.document["findings"]} == {"extra"}
+    (place,) = surgery("doctor", last.parent, "--settled", "0", "--json").document["places"]
+    assert place["state"] == "damaged"
+    assert "the item 'extra' is on record, and not there" in place["why"]
+    assert "extra" in surgery("rescue", last).out
+    refused = surgery("seal", last)
+    assert refused.code == 3
+    assert "extra/params/w" in refused.err
+    assert surgery("seal", last, "--anew").code == 0
+    assert surgery("verify", last, "--strict").code == 0
+
+
+@pytest.mark.parametrize("damage", ["gone", "added", "changed"])
+def test_the_seal_of_an_item_is_held_whoever_reads_it(surgery, step, new, state, damage):
+    for name in ("third", "fourth"):
+        done = surgery("rescale", new, step / name, "params/w", "--by", "3", "--seal")
+        assert done.code == 0, done.err
+    every = [
+        [step],
+        [step / "third"],
+        [step, "--item", "third"],
+        [step, "--item", "fourth"],
+        [step / "extra"],
+    ]
+    for words in every[1:4]:
+        found = surgery("verify", *words, "--json").document
+        assert found["files_checked"] > 3, words
+    kept = step / "third/_METADATA"
+    if damage == "gone":
+        (step / "third/_CHECKPOINT_METADATA").unlink()
+    elif damage == "added":
+        (step / "third/junk").write_text("junk")
+    else:
+        kept.write_bytes(kept.read_bytes() + b" ")
+    for words in every:
+        found = surgery("verify", *words, "--json").document
+        wrong = {one["path"].split("/")[0] for one in found["findings"] if "file" in one["what"]}
+        is_seen = "fourth" not in words and words != [step / "extra"]
+        assert ("third" in wrong) == (is_seen or "sealed" in state), (words, found["findings"])
+    assert surgery("rescale", step, step.parent / "600", "**", "--by", "2").code == 3
+    anew = surgery("seal", step)
+    assert (anew.code == 0) == (damage == "added"), anew.err  # what came is sealed like the rest
+
+
+def test_a_seal_is_said_of_the_run_that_was_sealed(surgery, step, state):
+    entries = surgery("log", step, "--json").document["entries"]
+    assert "sealed" not in entries[0]
+    assert [bool(entry.get("sealed")) for entry in entries[1:]] == (
+        [True] if "sealed" in state else [False] * ("edited" in state)
     )
+
+
+def test_no_record_of_an_item_as_it_was_comes_along(surgery, step, tmp_path, state):
+    if "sealed" in state:
+        assert surgery("seal", step).code == 0
+    for number, words in enumerate((["**"], ["params/w", "--item", "default"])):
+        last = tmp_path / f"last{number}/500"
+        assert surgery("rescale", step, last, *words, "--by", "0.5").code == 0
+        assert list(last.rglob("*surgery.json")) == [last / "surgery.json"]
+        found = surgery("verify", last / "extra", "--json").document
+        assert (found["checked"], found["findings"]) == (1, [])
 
 
 @pytest.mark.parametrize("is_plan", [True, False], ids=["plan", "apply"])

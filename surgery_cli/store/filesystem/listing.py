@@ -29,6 +29,9 @@ SET_ASIDE_SUFFIX: Final = ".surgery-old"
 COMMIT_MARK: Final = "commit_success.txt"
 """What Orbax writes last into a step or item, so that a place without renames (``gs://``) tells what is whole."""
 
+RECORD: Final = "surgery.json"
+"""What surgery calls the record that it writes into a checkpoint, or behind the name of one."""
+
 _DATABASE: Final = "ocdbt."
 """How the name of a database begins that a process wrote into an item: ``ocdbt.process_0`` is no step, and no item."""
 
@@ -144,7 +147,7 @@ def destination_of(path: Made) -> Made:
 
 def is_record(name: str) -> bool:
     """True for the record that surgery leaves in, or beside, what it wrote."""
-    return name == "surgery.json" or name.endswith(".surgery.json")
+    return name == RECORD or name.endswith(f".{RECORD}")
 
 
 def holds_pytree(listing: Listing) -> bool:

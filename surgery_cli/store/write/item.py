@@ -9,7 +9,7 @@ from pathlib import Path
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
-from surgery_cli.store.filesystem.listing import Listing
+from surgery_cli.store.filesystem.listing import RECORD, Listing
 from surgery_cli.store.locate.items import foreign_in_item
 from surgery_cli.store.open.file_item import FileItem
 from surgery_cli.store.open.item import PytreeItem, ReadBefore
@@ -188,11 +188,12 @@ def _array_writer(
 def small_files(item: PytreeItem) -> list[Path]:
     """What stands in an item's directory beside array data: Orbax's sidecars, and what is foreign to it.
 
+    Not its record: that is of the item as it was, and stands in the history of the one that is written.
     Array data is what leaves name: folders with arrays that are no leaves (a backup) are foreign.
     """
     store = item.store
     if isinstance(store, OcdbtStore):
-        data = {"manifest.ocdbt", *DATA_FOLDERS}
+        data = {"manifest.ocdbt", RECORD, *DATA_FOLDERS}
         data |= {file.split("/", 1)[0] for file in store.survey.files}
         data |= {folder.name for folder in database_folders(item.directory)}
         return [item.directory / n for n in filesystem.names(item.directory) if n not in data]
@@ -200,7 +201,7 @@ def small_files(item: PytreeItem) -> list[Path]:
     found = list(_beside(item.directory, "", names, _folders_above(names)))
     bare = [leaf.array for leaf in item.leaves.values() if leaf.array and not leaf.array.name]
     own = {key.partition("/")[0] for array in bare for key in array.keys}
-    found = [path for path in found if path.name not in own]
+    found = [path for path in found if path.name not in {*own, RECORD}]
     if ARRAY_METADATAS in names:  # a leaf that is called like the folder of these sidecars
         folder = item.directory / ARRAY_METADATAS
         found += [folder / n for n in filesystem.names(folder) if n.startswith(PROCESS_FILE)]

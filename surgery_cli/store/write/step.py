@@ -22,8 +22,6 @@ from surgery_cli.store.write.item_writer import ItemWriter
 from surgery_cli.store.write.journal import Placed
 from surgery_cli.store.write.upload_buffer import UploadBuffer
 
-RECORD = "surgery.json"
-
 
 class StepWriter:
     """The new checkpoint under construction."""
