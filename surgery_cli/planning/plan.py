@@ -70,7 +70,8 @@ class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
 class Plan(AbovePlan, frozen=True, kw_only=True):
     """Edits, applied from first to last, and what they share. ``origins`` has one entry per edit.
 
-    ``variables`` are those with which the plan was filled; a record has none, as it holds what they filled.
+    ``variables`` are those with which the plan was filled; a record has none, as it holds what they filled. ``of_item``
+    is the one item that a run on record was about: the paths of its plan do without that name.
     """
 
     edits: Annotated[
@@ -113,6 +114,7 @@ class Plan(AbovePlan, frozen=True, kw_only=True):
     ] = ()
     origins: tuple[Origin, ...] = ()
     variables: dict[str, Any] = {}
+    of_item: str = ""
 
     def document(self) -> dict[str, Any]:
         """The plan as plain values, defaults left out: what `surgery.json` records. Paths in it are absolute."""

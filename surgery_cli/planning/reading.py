@@ -36,7 +36,7 @@ from surgery_cli.planning.plan_files import (
     standard_input,
 )
 from surgery_cli.planning.policies import read_policy, read_rules
-from surgery_cli.planning.recorded_plans import donors_in_record, is_record, plan_in_record
+from surgery_cli.planning.recorded_plans import beside_plan, is_record, plan_in_record
 from surgery_cli.planning.sections import SECTIONS, misfit_in, read_section
 from surgery_cli.planning.text import PlanText, nearest_fix, shown, text_of_value
 from surgery_cli.planning.variables import Variables
@@ -121,7 +121,7 @@ def _recorded(text: PlanText, raw: str, settings: Mapping[str, str], kinds: Kind
     """The plan of a record: its paths are absolute, and what looks like a variable is text."""
     found = plan_in_record(text, raw, settings)
     plan = _Reader(found, "/", kinds, frozenset()).plan(found.value)
-    return msgspec.structs.replace(plan, fingerprints=donors_in_record(text.value))
+    return msgspec.structs.replace(plan, **beside_plan(text.value))
 
 
 def plan_from_document(document: Mapping[str, Any], *, kinds: Kinds | None = None) -> Plan:

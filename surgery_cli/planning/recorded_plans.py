@@ -60,7 +60,10 @@ def plan_in_record(text: PlanText, raw: str, settings: Mapping[str, str]) -> Pla
     return msgspec.structs.replace(text, value=plan, marks=marks)
 
 
-def donors_in_record(record: dict[str, Any]) -> dict[str, str]:
-    """The fingerprints of the checkpoints that the run took leaves from, by their names in the plan."""
-    donors = record.get("donors")
-    return dict(donors) if isinstance(donors, dict) else {}
+def beside_plan(record: dict[str, Any]) -> dict[str, Any]:
+    """What a record says of its plan, as fields of that: which donors they were, and which item it was about."""
+    donors, trees = record.get("donors"), record.get("edited_trees")
+    return {
+        "fingerprints": dict(donors) if isinstance(donors, dict) else {},
+        "of_item": str(trees[0]) if isinstance(trees, list) and len(trees) == 1 else "",
+    }

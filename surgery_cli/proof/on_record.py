@@ -49,7 +49,7 @@ def read_record(checkpoint: Checkpoint, *, of_all: bool = False) -> Record | Non
     own: dict[str, Record] = {}
     for name in asked:
         path = own_record_path(checkpoint, name)
-        record = None if path is None else _read(path)
+        record = None if path is None else _read_own(path, name)
         if record is None or (step is not None and knows(step, record, name, now)):
             continue
         own[name] = _as_of_tree(record, name, now)
@@ -80,6 +80,15 @@ def _read(path: Path) -> Record | None:
             f"'{path}' cannot be read", why=error.strerror or str(error)
         ) from None
     return decoded(raw, path)
+
+
+def _read_own(path: Path, item: str) -> Record | None:
+    """As ``_read``; errors say by their path that it is the record of an item."""
+    try:
+        return _read(path)
+    except CheckpointError as error:
+        within = f"{item}/{path.name}" if path.parent.name == item else path.name
+        raise CheckpointError.of(replace(one, path=within) for one in error.problems) from None
 
 
 def in_keys_of(record: Record, trees: Sequence[str], *, is_gone: bool = False) -> Record:

@@ -74,6 +74,11 @@ def _unreadable(file: Path) -> str:
     return fault if fault and json_fault(file) else ""
 
 
+ONLY_WITH_ARGUMENTS: Final = (
+    "Orbax restores the step only with arguments; a manager's `restore(step)` alone fails"
+)
+
+
 def folders_beside(checkpoint: Checkpoint) -> list[str]:
     """Folders beside the items on record, empty or not: each fails the restore that asks for all items there are."""
     folder = checkpoint.location.folder_of_items
@@ -90,11 +95,10 @@ def folder_notes(checkpoint: Checkpoint) -> list[Note]:
     if not others:
         return []
     named = f"{quoted(others, 4, word='and')} {'is' if len(others) == 1 else 'are'}"
-    said = "Orbax restores the step only with arguments for each item"
     return [
         Consequence(
             DocsPage.CHECKED_BY_VERIFY,
-            f"{named} beside the items that `{STEP_METADATA}` names: {said}",
+            f"{named} beside the items that `{STEP_METADATA}` names: {ONLY_WITH_ARGUMENTS}",
         )
     ]
 

@@ -69,7 +69,9 @@ def on_record(checkpoint: Checkpoint) -> Expected:
         record = read_record(checkpoint)
     except CheckpointError as error:
         problem = error.problems[0]
-        found = reports.Finding(path=name, what="record", detail=problem.why or problem.what)
+        found = reports.Finding(
+            path=problem.path or name, what="record", detail=problem.why or problem.what
+        )
         return Expected(source=f"nothing: {problem.what}", damage=[found])
     return Expected() if record is None else _recorded(checkpoint, record, name)
 

@@ -221,6 +221,13 @@ def _proved(
         return found
     if origin.checkpoint is None:
         raise _lost(f"the run that wrote '{source}'", origin)
+    edited = record.edited_trees or []
+    if len(edited) > 1 and not checkpoint.location.prefix_items:
+        raise UndoError(
+            f"the run that wrote '{source}' edited {quoted(edited, _MOST_NAMED, word='and')} together",
+            why="what it did to one of them alone is not on record",
+            fix="undo all of it: `surgery plan STEP --inverse`, without an item",
+        )
     raise UndoError(
         f"no plan makes '{origin.address}' of '{source}'",
         why=problems[0].what + (f": {problems[0].why}" if problems[0].why else ""),

@@ -52,6 +52,7 @@ from surgery_cli.surgery.planned_memory import planned_needs
 from surgery_cli.surgery.repeated_loras import agreed_loras
 from surgery_cli.surgery.states_apart import Comparison
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.lists import quoted
 
 if TYPE_CHECKING:
     from surgery_cli.script.function import Script
@@ -129,12 +130,30 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
     return prepared
 
 
+def _opened(source: str, plan: Plan, options: Options) -> Checkpoint:
+    """The source; the plan of a run that was about one item would mean the leaves of all.
+
+    Raises:
+        PlanError: several are chosen for such a plan; or CheckpointError: it does not open.
+    """
+    checkpoint = opened(source, step=options.step, item=options.item)
+    if plan.of_item and checkpoint.location.prefix_items:
+        raise PlanError(
+            f"the run on record edited the item '{plan.of_item}' alone, and this plan would edit all",
+            why="its paths have no item in front; here these are chosen: "
+            + quoted(checkpoint.items),
+            fix=f"choose the one that is meant: `--item {plan.of_item}`",
+            file=next((origin.file for origin in plan.origins), None),
+        )
+    return checkpoint
+
+
 def prepare_to_judge(
     source: str, plan: Plan, options: Options, say: Say = lambda _: None
 ) -> Prepared:
     """As ``prepare``; what breaks the plan's policy stands in the draft's checks."""
     refuse_settings(plan, options)
-    checkpoint = opened(source, step=options.step, item=options.item)
+    checkpoint = _opened(source, plan, options)
     if options.as_step is not None:
         _check_step(options.as_step, checkpoint, source)
     open_by_path, script = cache(open_source), _script(options, say)

@@ -13,7 +13,7 @@ from surgery_cli.inputs.buckets import path_at
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import Listing, reading, step_name
+from surgery_cli.store.filesystem.listing import Listing, StepName, reading, step_name
 from surgery_cli.store.locate.location import Location, locate
 from surgery_cli.store.locate.step_formats import renumbered, step_formats
 from surgery_cli.store.locate.steps import SURE_PREFIXES, Step, find_steps
@@ -89,11 +89,11 @@ def check_new_step(target: Path, prepared: Prepared) -> None:
     Raises:
         DestinationError: it has not; readers would take it for another, or could not tell which to take.
     """
-    own = step_beside(target, prepared)
-    if own is None:
-        return
-    named = step_name(target.name)
+    own, named = step_beside(target, prepared), step_name(target.name)
     if named is None:
+        return
+    if own is None:
+        _refuse_second_name(target, named)
         return
     steps = _steps_of(target.parent)
     wanted = renumbered(own.name, named.number, _finished(steps))
@@ -104,6 +104,20 @@ def check_new_step(target: Path, prepared: Prepared) -> None:
             fix=f"name it '{target.parent / wanted}'",
         )
     _refuse_taken(target.parent, steps, named.number, prefix=named.prefix, but=target.name)
+
+
+def _refuse_second_name(target: Path, named: StepName) -> None:
+    """Refuse a step that a run has under another name: no reader could tell which of the two is meant."""
+    beside = filesystem.names(target.parent) if filesystem.is_folder(target.parent) else []
+    steps = ((name, step_name(name)) for name in beside if name != target.name)
+    if any(step is not None and step.number == named.number for _, step in steps):
+        _refuse_taken(
+            target.parent,
+            _steps_of(target.parent),
+            named.number,
+            prefix=named.prefix,
+            but=target.name,
+        )
 
 
 def _steps_of(run: Path) -> list[Step]:

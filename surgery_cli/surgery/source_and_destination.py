@@ -22,6 +22,7 @@ from surgery_cli.store.write.destination import already_there, being_written, ch
 from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.staging import recover_old, set_aside_of
 from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.surgery.put_into import checkpoint_around
 from surgery_cli.surgery.same_run import step_beside
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 from surgery_cli.words.notes import Consequence
@@ -85,8 +86,16 @@ def _check_what_stands_at(target: Path, *, force: bool) -> None:
             if force
             else f"the destination '{target}' exists, and is not one checkpoint that can be read",
             why=reason,
-            fix=f"name another directory, or remove it first: `{removal(target)}`",
+            fix=_other_way(target),
         )
+
+
+def _other_way(target: Path) -> str:
+    """What to do where a destination is not replaced: of a part of a checkpoint nothing is to be removed."""
+    around = checkpoint_around(target)
+    if around is not None:
+        return f"name another directory: this one is a part of the checkpoint '{around}'"
+    return f"name another directory, or remove it first: `{removal(target)}`"
 
 
 def _kept_by_force(target: Path) -> str:

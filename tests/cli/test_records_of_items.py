@@ -351,10 +351,116 @@ def test_what_is_put_into_another_checkpoint_is_said_before(
     assert (
         f"'{step}' is a step: 'third' becomes an item of it, which its metadata do not name" in flat
     )
-    assert ("it is sealed, and what is put into it is not" in flat) == ("sealed" in state)
+    assert ("is sealed, and what is put into it is not" in flat) == ("sealed" in state)
     nested = said(original / "default", new / "inside")
     assert f"'{new}' is a tree itself: 'inside' becomes a folder in it" in nested
     other = shutil.copytree(step, tmp_path / "other/7")
     assert "will be no item of it" in said(original, other / "fourth")
     assert "becomes an item" not in said(new, tmp_path / "beside")
     assert "becomes an item" not in said(original / "default", step.parent / "600")
+
+
+@pytest.mark.parametrize(
+    "inside",
+    ["extra/deeper", "default/d/sub", "sub/deeper", "extra/params/more"],
+)
+def test_a_seal_that_is_broken_from_deeper_inside_is_said_as_well(
+    surgery, step, new, state, inside
+):
+    if "sealed" in state:
+        assert surgery("seal", step).code == 0
+    done = surgery("rescale", new, step / inside, "params/w", "--by", "2", "--json")
+    assert done.code == 0, done.err
+    said = " ".join(done.document["notes"])
+    assert "no part of it" in said or "none of its items" in said
+    assert (f"'{step}' is sealed" in said) == ("sealed" in state)
+    if "sealed" in state:
+        assert surgery("verify", step).code == 1
+
+
+def test_replacing_what_is_sealed_asks_for_a_seal_anew(surgery, step, new, state):
+    assert surgery("seal", step).code == 0
+    done = surgery("rescale", new, step / "extra", "params/w", "--by", "2", "--force", "--json")
+    (said,) = [note for note in done.document["notes"] if "is a step" in note]
+    assert f"until `surgery seal {step} --anew`" in said
+    assert surgery("verify", step).code == 1
+    assert surgery("seal", step).code == 3
+    assert surgery("seal", step, "--anew").code == 0
+    assert surgery("verify", step, "--strict").code == 0
+
+
+def test_a_part_of_a_checkpoint_is_never_to_be_removed(surgery, step, new):
+    for part in (step / "default/d", step / "_CHECKPOINT_METADATA", new / "d"):
+        refused = surgery(
+            "rescale", new.parent / "original/500", part, "**", "--by", "2", "--force"
+        )
+        assert refused.code == 2
+        assert "rm -r" not in refused.err
+        assert "a part of the checkpoint" in refused.err
+
+
+@pytest.mark.parametrize("name", ["surgery.json", "extra.surgery.json"])
+def test_nothing_is_written_under_the_name_of_a_record(surgery, step, new, name):
+    refused = surgery("rescale", new, step / name, "**", "--by", "2")
+    assert refused.code == 2
+    assert "has the name of a record" in refused.err
+
+
+def test_a_step_of_another_kind_or_of_another_name_is_told_before(surgery, before, new, tmp_path):
+    run = before.parent
+    for number in (500, 600):
+        done = surgery("rescale", new, run / str(number), "**", "--by", "2", "--force", "--json")
+        assert done.code == 0, done.err
+        told = any("one tree without any" in note for note in done.document["notes"])
+        assert told == (number == 500), number  # by then the others are like it
+    refused = surgery("rescale", new, run / "0500", "**", "--by", "2")
+    assert refused.code == 2
+    assert "step 500 of" in refused.err
+    like = surgery("rescale", tmp_path / "original/500", run / "700", "**", "--by", "2", "--json")
+    assert not any("without any" in note for note in like.document["notes"])
+
+
+def test_the_plan_of_one_item_is_applied_to_that_one_or_to_none(surgery, step, tmp_path, state):
+    if "sealed" in state:
+        assert surgery("seal", step).code == 0
+    done = surgery("cast", step, tmp_path / "cast", "--to", "bfloat16", "--item", "extra")
+    assert done.code == 0, done.err
+    plan = tmp_path / "cast/surgery.json"
+    refused = surgery("apply", step, tmp_path / "out", plan)
+    assert refused.code == 2
+    assert "edited the item 'extra' alone" in refused.err
+    assert "`--item extra`" in refused.err
+    assert not (tmp_path / "out").exists()
+    assert surgery("apply", step, tmp_path / "out", plan, "--item", "extra").code == 0
+    assert surgery(
+        "log", tmp_path / "cast", "--plan", "2" if state == "none" else "3"
+    ).out.startswith("# of the item 'extra' alone")
+    flat = surgery("apply", tmp_path / "new", tmp_path / "flat", plan)
+    assert flat.code == 0, flat.err
+
+
+def test_what_one_run_did_to_several_is_undone_of_all(surgery, step, tmp_path, state):
+    if "sealed" in state:
+        assert surgery("seal", step).code == 0
+    assert surgery("rescale", step, tmp_path / "whole", "**", "--by", "3").code == 0
+    assert surgery("plan", tmp_path / "whole", "--inverse").code == 0
+    refused = surgery("plan", tmp_path / "whole/extra", "--inverse")
+    assert refused.code == 1
+    assert "edited 'default' and 'extra' together" in refused.err
+
+
+def test_a_damaged_record_of_an_item_is_named_and_nothing_else_is(surgery, step, new, state):
+    if "sealed" in state:
+        return
+    assert surgery("rescale", new, step / "third", "**", "--by", "2").code == 0
+    record = step / "third/surgery.json"
+    record.write_text(record.read_text().replace('"by": 2', '"by": 4').replace('"by":2', '"by":4'))
+    found = surgery("verify", step, "--json")
+    assert found.code == 1
+    assert [(one["path"], one["what"]) for one in found.document["findings"]] == [
+        ("third/surgery.json", "record")
+    ]
+    (place,) = surgery("doctor", step.parent, "--settled", "0", "--json").document["places"]
+    assert place["state"] == "damaged"
+    assert "third/surgery.json" in " ".join(place["why"])
+    assert "no whole leaf" not in place["todo"]

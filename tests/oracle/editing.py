@@ -51,7 +51,14 @@ class InMemory:
     step_formats: tuple[str, ...] = ()
     items: Mapping[str, Any] = {"": SimpleNamespace(layout="in memory")}
     location = SimpleNamespace(
-        prefix_items=False, chosen="", step=None, step_directory=None, root=Path("/nowhere/memory")
+        prefix_items=False,
+        chosen="",
+        shape="flat",
+        step=None,
+        step_directory=None,
+        root=Path("/nowhere/memory"),
+        items={"": Path("/nowhere/memory")},
+        other_items={},
     )
 
     def __init__(self, pytree: Any, fingerprint: str = "sha256:0") -> None:

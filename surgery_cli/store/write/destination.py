@@ -11,7 +11,12 @@ from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import claim_of, lock_of
 from surgery_cli.store.filesystem.durability import may_write_into
-from surgery_cli.store.filesystem.listing import destination_of, is_leftover, unfinished_name
+from surgery_cli.store.filesystem.listing import (
+    destination_of,
+    is_leftover,
+    is_record,
+    unfinished_name,
+)
 from surgery_cli.store.filesystem.owners import OWNER_FILE
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.write.commit_marks import is_marked
@@ -30,6 +35,12 @@ def check_destination(destination: Path, source: Path) -> None:
         raise DestinationError(
             f"'{destination}' has the name of an unfinished save",
             why="readers, this program among them, refuse such names",
+            fix="name another directory",
+        )
+    if is_record(real.name):
+        raise DestinationError(
+            f"'{destination}' has the name of a record",
+            why="the record of a checkpoint, or of one beside, stands under such a name",
             fix="name another directory",
         )
     if real == origin:
