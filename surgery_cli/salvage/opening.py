@@ -42,10 +42,11 @@ def opened(text: str, *, step: int | None = None, item: str | None = None) -> Ch
 
 def with_rescue(error: CheckpointError, path: Path) -> SurgeryError:
     """The error of a checkpoint that does not open, saying what a rescue would find in it, if that is anything."""
-    if isinstance(error, BeingWrittenError | LimitError | ServiceFails):
+    if isinstance(error, LimitError | ServiceFails):
         return error
-    if isinstance(error, LeftBehindError):
-        return _of_two(path) or error
+    if isinstance(error, BeingWrittenError | LeftBehindError):
+        destination = error.problems[0].path  # of the run: a step, or an item, of what was named
+        return _of_two(path_at(destination) if destination else path) or error
     # twenty modules that only a broken checkpoint asks for
     from surgery_cli.salvage.glance import glance
 

@@ -8,8 +8,9 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli.inputs.buckets import path_at, removal
+from surgery_cli.store.filesystem.bucket_locks import lock_of
 from surgery_cli.store.write.replacement import Replacement
-from tests.buckets.checkpoints import MARK, TREE, inventoried, saved, uploaded
+from tests.buckets.checkpoints import MARK, SAMPLES, TREE, inventoried, saved, uploaded
 from tests.buckets.test_destinations import downloaded
 from tests.buckets.test_refused_for_good import LOCK, edit, end_its_run, refusing_after
 
@@ -26,7 +27,12 @@ def source(request, service, tmp_path):
 @pytest.fixture
 def mixture(service, source, surgery, monkeypatch):
     """The destination, when from the second object that was put in the place of an old one all was refused."""
-    new = f"{service.root}/new"
+    return half_replaced("new", service, source, surgery, monkeypatch)
+
+
+def half_replaced(name, service, source, surgery, monkeypatch):
+    """See ``mixture``; of any name."""
+    new = f"{service.root}/{name}"
     assert surgery(*edit(source, new, by="3")).code == 0
     placed, answer = [], service.answer
 
@@ -34,7 +40,7 @@ def mixture(service, source, surgery, monkeypatch):
         if len(placed) >= 2:
             return service.refusal(403, "no")
         answered = await answer(request)
-        if service.kind_of(request) == "copy" and not is_marked(service):
+        if service.kind_of(request) == "copy" and not is_marked(service, name):
             placed.append(request)
         return answered
 
@@ -42,17 +48,42 @@ def mixture(service, source, surgery, monkeypatch):
         patched.setattr(service, "answer", refused)
         run = surgery(*edit(source, new, "--force"))
     assert "could not be replaced whole" in run.err, run.err
-    end_its_run(service)
+    end_its_run(service, lock_of(path_at(new)).relative_to(path_at(service.root)).as_posix())
     return new
 
 
-def is_marked(service):
-    return f"new/{MARK}" in service.names()
+def is_marked(service, name="new"):
+    return f"{name}/{MARK}" in service.names()
 
 
-def said_to_be_elsewhere(service):
-    told = json.loads(service.content(LOCK)) | {"machine": "feedbeef", "host": "other"}
-    service.put("bkt", LOCK, json.dumps(told).encode())
+def said_to_be_elsewhere(service, lock=LOCK):
+    told = json.loads(service.content(lock)) | {"machine": "feedbeef", "host": "other"}
+    service.put("bkt", lock, json.dumps(told).encode())
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("is_elsewhere", [False, True], ids=["dead", "elsewhere"])
+@pytest.mark.parametrize("built", ["run/20", "run/5/extra"], ids=["a step", "an item"])
+def test_however_it_is_named_it_is_said_that_clean_puts_the_new_one_there(
+    service, source, surgery, monkeypatch, tmp_path, built, is_elsewhere
+):
+    run = f"{service.root}/run"
+    uploaded(service, SAMPLES / "digits_manager" / "250", f"{run}/5")
+    new = half_replaced(built, service, source, surgery, monkeypatch)
+    if is_elsewhere:
+        folder, _, name = built.rpartition("/")
+        said_to_be_elsewhere(service, f"{folder}/.{name}.surgery-tmp-lock")
+    ways = {
+        "run/20": [[new], [f"{run}@20"]],
+        "run/5/extra": [[new], [f"{run}@5"], [f"{run}/5", "--item", "extra"]],
+    }
+    for words in ways[built]:
+        for command in ("inspect", "verify"):
+            refused = surgery(command, *words)
+            assert refused.code == 3, words
+            assert f"'{new}' is half replaced" in refused.err, (words, refused.err)
+            stale = " --stale" * is_elsewhere
+            assert f"`surgery clean {new}{stale}` puts the new one in its place" in refused.err
 
 
 def check_new(service, tmp_path):

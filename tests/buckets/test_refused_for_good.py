@@ -31,11 +31,11 @@ def refusing_after(service, number, monkeypatch):
     monkeypatch.setattr(service, "answer", refused)
 
 
-def end_its_run(service):
+def end_its_run(service, lock=LOCK):
     """What stands there is of a process that is over."""
-    if LOCK in service.names():
-        told = json.loads(service.content(LOCK)) | {"pid": 2**22 - 1, "started": "1"}
-        service.put("bkt", LOCK, json.dumps(told).encode())
+    if lock in service.names():
+        told = json.loads(service.content(lock)) | {"pid": 2**22 - 1, "started": "1"}
+        service.put("bkt", lock, json.dumps(told).encode())
 
 
 def check_values(address, factor):

@@ -57,6 +57,7 @@ class Owner(msgspec.Struct, frozen=True):
 class Claim(NamedTuple):
     """Of a place that a run has, or had: what that means for its destination, whose it is, and what to do."""
 
+    destination: str
     what: str
     why: str
     fix: str
@@ -70,6 +71,7 @@ def claim_by(owner: Owner | None, place: Path, destination: str, *, goes_on: str
     clean = f"`surgery clean {quote(destination)}"
     if owner is not None and state is State.DEAD:
         return Claim(
+            destination,
             f"'{destination}' was left by a run that was killed",
             f"it was process {owner.pid} on this machine, which is gone; it had made '{place}'",
             f"{clean}` removes what it left{goes_on}",
@@ -77,10 +79,11 @@ def claim_by(owner: Owner | None, place: Path, destination: str, *, goes_on: str
         )
     if owner is not None and state is State.LIVING:
         why = f"process {owner.pid} on this machine has made '{place}', and is alive"
-        return Claim(what, why, f"wait for it, or end it (`kill {owner.pid}`)", state)
+        return Claim(destination, what, why, f"wait for it, or end it (`kill {owner.pid}`)", state)
     goes_on_stale = f"{goes_on} (add `--stale`)" if goes_on else ""
     who = "somebody" if owner is None else f"process {owner.pid} on '{owner.host}'"
     return Claim(
+        destination,
         what,
         f"{who} has made '{place}'; whether that still runs cannot be seen from here",
         f"wait for it; if it is over, {clean} --stale` removes what it left{goes_on_stale}",

@@ -148,7 +148,7 @@ def claimed(claim: Claim, path: Path | None = None) -> CheckpointError:
     if path is not None and claim.state is not State.LIVING:
         fix = f"{fix}; {seen_before(path)}"
     error = LeftBehindError if claim.state is State.DEAD else BeingWrittenError
-    return error(claim.what, why=claim.why, fix=fix)
+    return error(claim.what, why=claim.why, fix=fix, path=claim.destination)
 
 
 def seen_before(path: Path) -> str:
