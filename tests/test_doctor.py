@@ -270,7 +270,7 @@ def test_what_is_gone_since_a_seal_or_a_seal_that_does_not_hold_is_damage(run):
         "2": "damaged",
     }
     assert rows["1"].why[-1] == "`metrics/metrics` is gone since it was sealed"
-    assert rows["1"].todo.startswith(f"`surgery verify {run}/1` says all that is not as it was")
+    assert rows["1"].todo.startswith(f"`surgery verify {run}/1` says all that is not as it is")
     assert "surgery.json' is not what was sealed" in rows["2"].why[0]
 
 

@@ -147,7 +147,7 @@ def _opened(place: Place, seen: Footprint) -> Condition:
     todo = ""
     if unlike := seen_since_sealed(checkpoint):
         why += unlike
-        todo = f"`surgery verify {quote(str(place.path))}` says all that is not as it was sealed"
+        todo = f"`surgery verify {quote(str(place.path))}` says all that is not as it is on record"
     elif faults and not lost:
         todo = _todo_beside(checkpoint, [file for file, _ in faults])
     elif not why and dead > max(seen.bytes / 4, WORTHWHILE_DEAD_BYTES):

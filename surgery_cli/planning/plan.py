@@ -70,8 +70,7 @@ class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
 class Plan(AbovePlan, frozen=True, kw_only=True):
     """Edits, applied from first to last, and what they share. ``origins`` has one entry per edit.
 
-    ``variables`` are those with which the plan was filled; a record has none, as it holds what they filled. ``of_item``
-    is the one item that a run on record was about: the paths of its plan do without that name.
+    ``variables`` are those with which the plan was filled; a record has none, as it holds what they filled.
     """
 
     edits: Annotated[
@@ -90,6 +89,13 @@ class Plan(AbovePlan, frozen=True, kw_only=True):
             " taken from them. `plan --inverse` says it."
         ),
     ] = {}
+    of_item: Annotated[
+        str,
+        Meta(
+            description="The one item of a step that the plan is about, whose name its paths do without: where several"
+            " are chosen, `--item` must choose one. Plans of records say it."
+        ),
+    ] = ""
     slots: Annotated[
         dict[str, dict[str, Any]],
         Meta(
@@ -114,7 +120,6 @@ class Plan(AbovePlan, frozen=True, kw_only=True):
     ] = ()
     origins: tuple[Origin, ...] = ()
     variables: dict[str, Any] = {}
-    of_item: str = ""
 
     def document(self) -> dict[str, Any]:
         """The plan as plain values, defaults left out: what `surgery.json` records. Paths in it are absolute."""
@@ -123,7 +128,9 @@ class Plan(AbovePlan, frozen=True, kw_only=True):
         shared["output"] = self.output and self.output.document()
         shared["check"] = [rule.document() for rule in self.check] or None
         return {
-            **{name: mapped(value) for name, value in shared.items() if value not in (None, {})},
+            **{
+                name: mapped(value) for name, value in shared.items() if value not in (None, {}, "")
+            },
             "edits": [mapped(msgspec.to_builtins(edit)) for edit in self.edits],
         }
 
@@ -131,6 +138,7 @@ class Plan(AbovePlan, frozen=True, kw_only=True):
 SHARED: Final = (
     "sources",
     "fingerprints",
+    "of_item",
     *AbovePlan.__struct_fields__,
     "slots",
     "reshard",

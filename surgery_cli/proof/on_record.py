@@ -7,19 +7,22 @@ is on record of the first is found under its name, and of the other it is found 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.proof.record_places import (
+    named_trees,
     own_record_path,
     record_path,
     tree_front,
@@ -27,8 +30,11 @@ from surgery_cli.proof.record_places import (
 )
 from surgery_cli.proof.surgery_json import FileBlocks, Record, Run, decoded
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import RECORD, Listing
 from surgery_cli.store.filesystem.small_files import read_small
+from surgery_cli.store.locate.items import holds_items
 from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.write.commit_marks import companion_of
 from surgery_cli.tree.paths import LeafPath
 
 Value = TypeVar("Value")
@@ -82,6 +88,41 @@ def _read(path: Path) -> Record | None:
     return decoded(raw, path)
 
 
+def record_around(target: Path) -> str | UnsetType:
+    """The ``content`` of the record of what a destination lies in; unset where there is none, or a damaged one."""
+    around = target.absolute().parent
+    with suppress(CheckpointError, OSError):
+        beside = [] if isinstance(around, BucketPath) else [companion_of(around)]
+        for path in (around / RECORD, *beside):
+            if (record := _read(path)) is not None:
+                return record.content or UNSET
+    return UNSET
+
+
+def about(source: Checkpoint, written: Checkpoint, target: Path) -> dict[str, Any]:
+    """Of which trees the record of a result is, and of which the run was, as fields of it."""
+    return {
+        "trees": named_trees(written),
+        "edited_trees": _edited_trees(source, written, target),
+        "put_into": record_around(target),
+    }
+
+
+def _edited_trees(source: Checkpoint, written: Checkpoint, target: Path) -> list[str] | UnsetType:
+    """The trees that a run was about: all of both if paths begin with their names, or the one without.
+
+    What is put into a step has no name there, and becomes an item of that of its folder.
+    """
+    every = [name for name in dict.fromkeys([*source.items, *written.items]) if name]
+    if source.location.prefix_items or written.location.prefix_items:
+        return every
+    if chosen := [name for name in written.items if name]:
+        return chosen
+    around = target.absolute().parent
+    is_put_in = filesystem.is_folder(around) and holds_items(Listing.of(around))
+    return [target.name] if is_put_in else UNSET
+
+
 def _read_own(path: Path, item: str) -> Record | None:
     """As ``_read``; errors say by their path that it is the record of an item."""
     try:
@@ -93,8 +134,9 @@ def _read_own(path: Path, item: str) -> Record | None:
 
 def in_keys_of(record: Record, trees: Sequence[str], *, is_gone: bool = False) -> Record:
     """A record with the keys that a step of these trees has; ``is_gone``: a single one is none of another name."""
-    if record.trees is UNSET:
-        return record
+    if record.trees is UNSET:  # of before: of one tree then, if no key begins with the name of one
+        is_known = len(trees) < 2 or any(record.is_about(name, trees) for name in trees)
+        return record if is_known else replace(record, digests={}, leaf_blocks=UNSET)
     is_another = is_gone and record.trees[0] not in trees
     if len(record.trees) == 1 and (len(trees) > 1 or is_another):
         return _rekeyed(record, put=tree_front(record.trees[0]))
@@ -181,13 +223,17 @@ def _mark(entry: Mapping[str, Any]) -> tuple[Any, ...]:
 def knows(step: Record, own: Record, name: str, now: Sequence[str]) -> bool:
     """True if the record of a step says of an item what that one's own says, or more: it was written later.
 
-    It has the run in its history then. A record of before may have been written later and not have it: times tell.
+    It has the run in its history then. Of an item that it is about and whose run it does not have, what stands there
+    was put into the step as that record was, or else has come from elsewhere. Of a record of before times tell.
     """
     mark = _mark(msgspec.structs.asdict(own))
     if mark in map(_mark, [*step.history, msgspec.structs.asdict(step)]):
         return True
-    is_later = step.trees is UNSET and step.last_written >= own.written
-    return is_later and step.is_about(name, now) and step.has_edited(name)
+    if not step.is_about(name, now):
+        return False
+    if step.trees is UNSET:
+        return step.last_written >= own.written and step.has_edited(name)
+    return own.put_into != step.content
 
 
 def runs_of(checkpoint: Checkpoint, record: Record) -> list[Run]:

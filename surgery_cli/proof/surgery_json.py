@@ -150,6 +150,9 @@ class Record(msgspec.Struct, kw_only=True):
     where trees have no names, and in records of before."""
     edited_trees: list[str] | UnsetType = UNSET
     """Those that the run was about: of a single one, the paths in ``leaves`` and ``plan`` do without its name."""
+    put_into: str | UnsetType = UNSET
+    """Of a result that was put into a step as an item, the ``content`` of the step's record by then: of an item that is
+    on record there, this one is the later."""
     draft: str
     plan: dict[str, Any]
     leaves: list[ChangedLeaf]

@@ -47,6 +47,8 @@ def inverse(source: str, *, options: Options = Options()) -> reports.InversePlan
         _check_item(source, checkpoint, record, origin)
         _check_there(record, origin)
         document = _for(record, _proved(source, checkpoint, record, origin, chosen))
+    if len(edited := _edited_trees(record, origin)) == 1 and has_several_trees(checkpoint):
+        document = {"of_item": edited[0], **document}
     return reports.InversePlan(
         checkpoint=str(checkpoint.location.root),
         source=record.source,

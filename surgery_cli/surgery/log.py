@@ -48,7 +48,8 @@ def recorded_plan(history: reports.History, number: int) -> dict[str, Any]:
     found = {entry.number: entry for entry in history.entries}
     with_plans = [n for n, entry in sorted(found.items()) if holds_edits(entry.plan)]
     if number in with_plans:
-        return found[number].plan
+        entry = found[number]
+        return entry.plan if len(entry.items) != 1 else {"of_item": entry.items[0], **entry.plan}
     of = f"run {number} is a {found[number].kind}" if number in found else ""
     raise PlanError(
         f"no plan is on record as run {number}",

@@ -139,9 +139,9 @@ def _opened(source: str, plan: Plan, options: Options) -> Checkpoint:
     checkpoint = opened(source, step=options.step, item=options.item)
     if plan.of_item and checkpoint.location.prefix_items:
         raise PlanError(
-            f"the run on record edited the item '{plan.of_item}' alone, and this plan would edit all",
-            why="its paths have no item in front; here these are chosen: "
-            + quoted(checkpoint.items),
+            f"the plan is about the item '{plan.of_item}' alone, and several are chosen",
+            why="its paths have no item in front, and would mean leaves of "
+            + quoted(checkpoint.items, word="and"),
             fix=f"choose the one that is meant: `--item {plan.of_item}`",
             file=next((origin.file for origin in plan.origins), None),
         )

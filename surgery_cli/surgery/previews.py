@@ -26,6 +26,7 @@ from surgery_cli.surgery.notes import (
     dropped_item_notes,
     leftover_notes,
     link_notes,
+    lost_item_notes,
     opened_notes,
     parent_notes,
     remains_notes,
@@ -105,6 +106,7 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
     checkpoint, draft, plans = prepared.checkpoint, prepared.draft, prepared.plans
     notes: list[Note] = [
         *opened_notes(checkpoint),
+        *lost_item_notes(checkpoint),
         *_notes_beside_leaves(prepared, destination),
         *(look.note for look in prepared.looked if look.note is not None),
         *draft.notes,
@@ -123,7 +125,7 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
     if destination is not None:
         target = path_at(destination)
         notes += parent_notes(target)
-        notes += put_into_notes(target, prepared)
+        notes += put_into_notes(target, prepared, is_sealed=options.seal)
         notes += replaced_notes(target, force=options.force)
         notes += same_run_notes(target, prepared)
         notes += metrics_notes(target, prepared, options.metrics)

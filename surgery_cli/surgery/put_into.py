@@ -8,13 +8,13 @@ from shlex import quote
 from typing import Final
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.proof.step_metadata_file import ONLY_WITH_ARGUMENTS
 from surgery_cli.proof.surgery_json import decoded
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import RECORD, Listing, holds_pytree, reading, step_name
 from surgery_cli.store.filesystem.small_files import read_small
-from surgery_cli.store.locate.items import item_handlers, step_items
-from surgery_cli.store.locate.steps import FILES_OF_A_STEP
+from surgery_cli.store.locate.items import holds_items, item_handlers, step_items
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
@@ -24,18 +24,19 @@ _LEVELS: Final = 3
 """Of folders above a destination: an item lies in a step, and a folder may lie in that."""
 
 
-def put_into_notes(target: Path, prepared: Prepared) -> list[Consequence]:
-    """What a destination inside another checkpoint means for who reads either."""
+def put_into_notes(
+    target: Path, prepared: Prepared, *, is_sealed: bool = False
+) -> list[Consequence]:
+    """What a destination inside another checkpoint means for who reads either; ``is_sealed``: the result is."""
     if prepared.output is not None:
         return []
-    above = [
-        folder for folder in target.absolute().parents[:_LEVELS] if filesystem.is_folder(folder)
-    ]
+    above = _folders_above(target)
     found = next(filter(None, map(_seen, above)), None)
     sealed = next(filter(_is_sealed, above), None)
     if found is None:
         return _unlike_steps(target.absolute(), prepared)
     around, name = found.path, str(target.absolute().relative_to(found.path))
+    is_item = False
     if holds_pytree(found):
         said = f"'{around}' is a tree itself: '{name}' becomes a folder in it that is no part of it"
     elif "/" in name:
@@ -46,21 +47,25 @@ def put_into_notes(target: Path, prepared: Prepared) -> list[Consequence]:
             f" will be no item of it, and Orbax restores nothing of it from there; {_one_tree(prepared)}"
         )
     else:
+        is_item = True  # whose own seal is held beside the step's
         said = (
             f"'{around}' is a step: '{name}' becomes an item of it{_as_metadata_say(found, name)}"
         )
-    if sealed is not None:
+    if sealed is not None and not (is_sealed and is_item):
         said += f"; {_unsealed(sealed, is_replaced=filesystem.exists(target))}"
     return [Consequence(DocsPage.ITEM_PUT_IN, said)]
 
 
 def checkpoint_around(target: Path) -> Path | None:
     """The checkpoint of which something is a part, be it an item; None for what lies in none."""
-    above = (
-        folder for folder in target.absolute().parents[:_LEVELS] if filesystem.is_folder(folder)
-    )
-    found = next(filter(None, map(_seen, above)), None)
+    found = next(filter(None, map(_seen, _folders_above(target))), None)
     return None if found is None else found.path
+
+
+def _folders_above(target: Path) -> list[Path]:
+    """The folders that may be, or belong to, a checkpoint; in a bucket, where to look is a request, the nearest."""
+    levels = 1 if isinstance(target, BucketPath) else _LEVELS
+    return [one for one in target.absolute().parents[:levels] if filesystem.is_folder(one)]
 
 
 def _unlike_steps(target: Path, prepared: Prepared) -> list[Consequence]:
@@ -92,7 +97,7 @@ def _seen(folder: Path) -> Listing | None:
     """A folder that is a tree or a step; None for another."""
     with reading(folder):
         listing = Listing.of(folder)
-        return listing if holds_pytree(listing) or _is_step(listing) else None
+        return listing if holds_pytree(listing) or holds_items(listing) else None
 
 
 def _as_metadata_say(step: Listing, name: str) -> str:
@@ -114,14 +119,6 @@ def _unsealed(sealed: Path, *, is_replaced: bool) -> str:
         f"'{sealed}' is sealed, and what is put into it is not: `verify` finds these files added, and edits of it are"
         f" refused, until `{command}`"
     )
-
-
-def _is_step(listing: Listing) -> bool:
-    """True if a folder holds items: by its files, or its name, where Orbax up to 0.5.10 left nothing else."""
-    if listing.files & FILES_OF_A_STEP:
-        return True
-    named = step_name(listing.path.name)
-    return named is not None and not named.prefix and bool(step_items(listing).pytrees)
 
 
 def _one_tree(prepared: Prepared) -> str:

@@ -16,6 +16,7 @@ from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.proof.damaged_text import json_object
 from surgery_cli.proof.files import file_key
 from surgery_cli.proof.metadata_files import metadata_faults
+from surgery_cli.proof.on_record import record_around
 from surgery_cli.proof.record_places import named_trees, record_key, record_path
 from surgery_cli.proof.records import write_record
 from surgery_cli.proof.step_metadata_file import sound_part
@@ -60,7 +61,7 @@ class Rescue(msgspec.Struct, frozen=True):
         root, linker = self.survey.place.root, Linker(LinkMode.NEVER)
         try:
             with _staging(target, linker) as staging:
-                record = self._write(staging.new, linker)
+                record = self._write(staging.new, linker, target)
                 if fingerprint(root) != self.before:
                     raise CheckpointError(
                         f"'{root}' has changed meanwhile",
@@ -78,7 +79,7 @@ class Rescue(msgspec.Struct, frozen=True):
             target.with_name(record.name) if is_beside else target / record.relative_to(staging.new)
         )
 
-    def _write(self, new: Path, linker: Linker) -> Path:
+    def _write(self, new: Path, linker: Linker, target: Path) -> Path:
         """Everything in its place, read back and put on record; the file of the record."""
         for name, item in self.survey.items.items():
             was_empty = not self.survey.leaves[name] and name not in self.survey.lost
@@ -105,7 +106,7 @@ class Rescue(msgspec.Struct, frozen=True):
                 if found is not None:
                     digests[record_key(written, path)] = found
         place = record_path(written)
-        write_record(place, self._record(written, digests))
+        write_record(place, self._record(written, digests, target))
         return place
 
     def _write_step_metadata(self, new: Path, linker: Linker) -> None:
@@ -127,7 +128,7 @@ class Rescue(msgspec.Struct, frozen=True):
         if document is not None:
             filesystem.write(new / STEP_METADATA, json.dumps(document).encode())
 
-    def _record(self, written: Checkpoint, digests: dict[str, LeafDigest]) -> Record:
+    def _record(self, written: Checkpoint, digests: dict[str, LeafDigest], target: Path) -> Record:
         trees = named_trees(written)
         origins = {
             row.path: _origin(row) for row in self.rows if row.state == "whole" or row.filled_from
@@ -137,6 +138,7 @@ class Rescue(msgspec.Struct, frozen=True):
             source_fingerprint=self.before,
             trees=trees,
             edited_trees=trees,
+            put_into=record_around(target),
             draft="",
             plan={},
             leaves=[],

@@ -16,7 +16,9 @@ from surgery_cli.engine.executed import Executed
 from surgery_cli.engine.execution import Execution
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import CheckpointError, ServiceFails, SurgeryError, WriteError
-from surgery_cli.proof.record_places import named_trees, record_key, record_path
+from surgery_cli.inputs.buckets import path_at
+from surgery_cli.proof.on_record import about
+from surgery_cli.proof.record_places import record_key, record_path
 from surgery_cli.proof.records import digests_after, history_after, write_record
 from surgery_cli.proof.result import verify_result
 from surgery_cli.proof.surgery_json import Record, Verified, new_record
@@ -251,14 +253,15 @@ def _record(
 ) -> Record:
     """What ``surgery.json`` says of this run; the source's own record goes into the history."""
     checkpoint, draft = run.prepared.checkpoint, run.prepared.draft
+    assert run.preview is not None
+    assert run.preview.destination is not None
     source, address = str(checkpoint.location.root), checkpoint.address_of(run.options.item)
     return new_record(
         source=source,
         source_fingerprint=checkpoint.fingerprint,
         address=UNSET if address == source else address,
         donors={name: mark for name, mark in draft.fingerprints.items() if name != SOURCE},
-        trees=named_trees(written),
-        edited_trees=[name for name in written.items if name] or UNSET,
+        **about(checkpoint, written, path_at(run.preview.destination)),
         draft=draft.digest,
         plan=run.prepared.functions.pinned(run.plan).document(),
         original=run.prepared.inverse.original or UNSET,

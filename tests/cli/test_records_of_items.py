@@ -268,6 +268,9 @@ def test_an_item_on_record_that_is_not_there_is_missed_by_whoever_looks(
     assert place["state"] == "damaged"
     assert "the item 'extra' is on record, and not there" in place["why"]
     assert "extra" in surgery("rescue", last).out
+    edited = surgery("rescale", last, tmp_path / "without", "default/**", "--by", "2", "--json")
+    assert edited.code == 0
+    assert any("'extra' is on record of" in note for note in edited.document["notes"])
     refused = surgery("seal", last)
     assert refused.code == 3
     assert "extra/params/w" in refused.err
@@ -278,8 +281,9 @@ def test_an_item_on_record_that_is_not_there_is_missed_by_whoever_looks(
 @pytest.mark.parametrize("damage", ["gone", "added", "changed"])
 def test_the_seal_of_an_item_is_held_whoever_reads_it(surgery, step, new, state, damage):
     for name in ("third", "fourth"):
-        done = surgery("rescale", new, step / name, "params/w", "--by", "3", "--seal")
+        done = surgery("rescale", new, step / name, "params/w", "--by", "3", "--seal", "--json")
         assert done.code == 0, done.err
+        assert "what is put into it is not" not in " ".join(done.document["notes"])
     every = [
         [step],
         [step / "third"],
@@ -428,13 +432,24 @@ def test_the_plan_of_one_item_is_applied_to_that_one_or_to_none(surgery, step, t
     plan = tmp_path / "cast/surgery.json"
     refused = surgery("apply", step, tmp_path / "out", plan)
     assert refused.code == 2
-    assert "edited the item 'extra' alone" in refused.err
+    assert "the plan is about the item 'extra' alone" in refused.err
     assert "`--item extra`" in refused.err
     assert not (tmp_path / "out").exists()
     assert surgery("apply", step, tmp_path / "out", plan, "--item", "extra").code == 0
-    assert surgery(
-        "log", tmp_path / "cast", "--plan", "2" if state == "none" else "3"
-    ).out.startswith("# of the item 'extra' alone")
+    entries = surgery("log", tmp_path / "cast", "--json").document["entries"]
+    (tmp_path / "again.yaml").write_text(
+        surgery("log", tmp_path / "cast", "--plan", str(entries[0]["number"])).out
+    )
+    of_items_own = step / "extra/surgery.json"
+    for plan in (tmp_path / "again.yaml", of_items_own):
+        again = surgery("apply", step, tmp_path / "again", plan)
+        assert again.code == 2, plan
+        assert "the plan is about the item 'extra' alone" in again.err, plan
+    (tmp_path / "back.yaml").write_text(
+        surgery("plan", tmp_path / "cast", "--inverse", "--item", "extra").out
+    )
+    back = surgery("apply", tmp_path / "cast", tmp_path / "back", tmp_path / "back.yaml")
+    assert "the plan is about the item 'extra' alone" in back.err
     flat = surgery("apply", tmp_path / "new", tmp_path / "flat", plan)
     assert flat.code == 0, flat.err
 
@@ -464,3 +479,61 @@ def test_a_damaged_record_of_an_item_is_named_and_nothing_else_is(surgery, step,
     assert place["state"] == "damaged"
     assert "third/surgery.json" in " ".join(place["why"])
     assert "no whole leaf" not in place["todo"]
+
+
+def test_an_item_of_before_that_is_copied_back_is_found_in_the_place_of_the_later(
+    surgery, step, tmp_path, state
+):
+    """It carries a record of its own that holds of it, and the step has digests of what should stand there."""
+    shutil.copytree(step / "extra", tmp_path / "kept")
+    done = surgery("rescale", tmp_path / "new", step / "extra", "**", "--by", "4", "--force")
+    assert done.code == 0, done.err
+    if "sealed" in state:
+        assert surgery("seal", step).code == 0
+    last = tmp_path / "last/500"
+    assert surgery("rescale", step, last, "**", "--by", "0.5").code == 0
+    assert surgery("verify", last).code == 0
+    shutil.rmtree(last / "extra")
+    shutil.copytree(tmp_path / "kept", last / "extra")
+    for words in ([last], [last / "extra"], [last, "--item", "extra"]):
+        found = surgery("verify", *words, "--json").document
+        assert "extra/params/w" in {
+            f"extra/{one['path'].removeprefix('extra/')}" for one in found["findings"]
+        }
+    assert "lost" in surgery("rescue", last).out
+
+
+def test_the_plan_that_left_one_item_of_several_names_items_in_its_paths(
+    surgery, step, tmp_path, state
+):
+    if "sealed" in state:
+        assert surgery("seal", step).code == 0
+    kept = surgery("keep", step, tmp_path / "kept", "extra/**")
+    assert kept.code == 0, kept.err
+    again = surgery("apply", step, tmp_path / "again", tmp_path / "kept/surgery.json")
+    assert again.code == 0, again.err
+    assert sorted(path.name for path in (tmp_path / "again").iterdir() if path.is_dir()) == [
+        "extra"
+    ]
+    back = surgery("plan", tmp_path / "kept", "--inverse")
+    assert back.code == 0, back.err
+
+
+def test_a_record_of_before_of_a_step_of_several_misses_what_is_gone(
+    surgery, step, tmp_path, state
+):
+    last = tmp_path / "last/500"
+    if "sealed" in state:
+        assert surgery("seal", step).code == 0
+    assert surgery("rescale", step, last, "**", "--by", "0.5").code == 0
+    record = json.loads((last / "surgery.json").read_text())
+    for key in ("trees", "edited_trees", "content"):
+        del record[key]
+    (last / "surgery.json").write_text(json.dumps(record))
+    assert surgery("verify", last, "--json").document["checked"] == 3
+    assert surgery("rescale", tmp_path / "new", last / "third", "**", "--by", "2").code == 0
+    found = surgery("verify", last, "--json").document
+    assert (found["checked"], found["findings"]) == (4, [])
+    shutil.rmtree(last / "extra")
+    found = surgery("verify", last, "--json").document
+    assert {one["path"].split("/")[0] for one in found["findings"]} == {"extra"}

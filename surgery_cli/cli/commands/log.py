@@ -37,8 +37,5 @@ def log(
     if output.json:
         print_json(document)
     else:
-        entry = next(one for one in found.entries if one.number == plan)
-        for one in entry.items if len(entry.items) == 1 else ():
-            print_text(f"# of the item '{one}' alone: `--item {one}`\n")
         print_text(yaml_of(document))
     return 0

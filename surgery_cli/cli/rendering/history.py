@@ -28,8 +28,8 @@ def render(document: History, page: Page) -> None:
     if not document.entries:
         page.line()
         page.line(
-            f"nothing is on record: '{shown_path(document.record)}' is not there, so no run of `surgery` wrote or"
-            " sealed this"
+            f"nothing is on record: '{shown_path(document.record)}' is not there, so nothing says that a run of"
+            " `surgery` wrote or sealed this"
         )
     for entry in document.entries:
         page.line()

@@ -183,6 +183,16 @@ def _content_kind(item: Listing, is_recorded: bool) -> str | None:
     return None
 
 
+def holds_items(listing: Listing) -> bool:
+    """True if a folder is a step of items: by its files, or its name, where Orbax up to 0.5.10 left nothing else."""
+    if holds_pytree(listing):
+        return False
+    if listing.files & {STEP_METADATA, V1_MARK}:
+        return True
+    named = step_name(listing.path.name)
+    return named is not None and not named.prefix and bool(step_items(listing).pytrees)
+
+
 def is_step(listing: Listing) -> bool:
     """True if the directory is a step or a flat checkpoint, finished or not."""
     if holds_pytree(listing) or listing.files & {STEP_METADATA, V1_MARK}:
