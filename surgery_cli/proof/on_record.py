@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from surgery_cli.engine.digests import LeafDigest
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import CheckpointError, Problem
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.regular_files import refuse_special
@@ -42,10 +42,13 @@ Value = TypeVar("Value")
 _OF_A_RUN: Final = ("written", "draft", "source_fingerprint")
 
 
-def read_record(checkpoint: Checkpoint, *, of_all: bool = False) -> Record | None:
+def read_record(
+    checkpoint: Checkpoint, *, of_all: bool = False, damage: list[Problem] | None = None
+) -> Record | None:
     """What is on record of the chosen trees, or ``of_all`` trees of the step, in keys of the step as it is now.
 
-    Where several records are about them, it is that of the latest run, with the others in its history.
+    Where several records are about them, it is that of the latest run, with the others in its history. ``damage``
+    takes what is wrong with those of items, and the others count.
 
     Raises:
         CheckpointError: a record cannot be read, or is damaged.
@@ -55,7 +58,7 @@ def read_record(checkpoint: Checkpoint, *, of_all: bool = False) -> Record | Non
     own: dict[str, Record] = {}
     for name in asked:
         path = own_record_path(checkpoint, name)
-        record = None if path is None else _read_own(path, name)
+        record = None if path is None else _read_own(path, name, damage)
         if record is None or (step is not None and knows(step, record, name, now)):
             continue
         own[name] = _as_of_tree(record, name, now)
@@ -123,13 +126,17 @@ def _edited_trees(source: Checkpoint, written: Checkpoint, target: Path) -> list
     return [target.name] if is_put_in else UNSET
 
 
-def _read_own(path: Path, item: str) -> Record | None:
-    """As ``_read``; errors say by their path that it is the record of an item."""
+def _read_own(path: Path, item: str, damage: list[Problem] | None) -> Record | None:
+    """As ``_read``; errors say by their path that it is the record of an item, and go where ``damage`` is taken."""
     try:
         return _read(path)
     except CheckpointError as error:
         within = f"{item}/{path.name}" if path.parent.name == item else path.name
-        raise CheckpointError.of(replace(one, path=within) for one in error.problems) from None
+        problems = [replace(one, path=within) for one in error.problems]
+        if damage is None:
+            raise CheckpointError.of(problems) from None
+        damage += problems
+        return None
 
 
 def in_keys_of(record: Record, trees: Sequence[str], *, is_gone: bool = False) -> Record:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from surgery_cli import reports
 from surgery_cli.draft.leaf_digest import KnownLeaf, Manifest, sort_of
 from surgery_cli.engine.digests import LeafDigest
-from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.errors import CheckpointError, PlanError, Problem
 from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.inputs.json_decoding import decode_json
@@ -65,15 +65,19 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
 def on_record(checkpoint: Checkpoint) -> Expected:
     """The digests in the checkpoint's own record; damage of the record is a finding."""
     name = record_path(checkpoint).name
+    damage: list[Problem] = []
+    record: Record | None = None
     try:
-        record = read_record(checkpoint)
+        record = read_record(checkpoint, damage=damage)
     except CheckpointError as error:
-        problem = error.problems[0]
-        found = reports.Finding(
-            path=problem.path or name, what="record", detail=problem.why or problem.what
-        )
-        return Expected(source=f"nothing: {problem.what}", damage=[found])
-    return Expected() if record is None else _recorded(checkpoint, record, name)
+        damage = list(error.problems)
+    found = [
+        reports.Finding(path=one.path or name, what="record", detail=one.why or one.what)
+        for one in damage
+    ]
+    if record is not None:
+        return replace(_recorded(checkpoint, record, name), damage=found)
+    return Expected(source=f"nothing: {damage[0].what}", damage=found) if found else Expected()
 
 
 def manifest(checkpoint: Checkpoint, path: Path) -> Expected:

@@ -98,6 +98,8 @@ def _entries(checkpoint: Checkpoint, record: Record) -> list[reports.HistoryEntr
     trees, last_edited = {*trees_of_step(checkpoint)}, record.edited_trees or []
     entries = [_entry(number, past, trees) for number, past in enumerate(pasts, 1)]
     is_undoable = record.inverse is not UNSET and not trees & {*last_edited} - {*checkpoint.items}
+    if len(last_edited) == 1 and len(trees) > 1:
+        is_undoable &= last_edited[0] in trees  # the one item is still there
     return [msgspec.structs.replace(entries[-1], undoable=is_undoable), *entries[-2::-1]]
 
 
