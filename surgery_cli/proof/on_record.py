@@ -36,6 +36,7 @@ from surgery_cli.store.locate.items import holds_items
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.commit_marks import companion_of
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.spelling import decode
 
 Value = TypeVar("Value")
 
@@ -70,12 +71,20 @@ def read_record(
 
 
 def lost_trees(checkpoint: Checkpoint) -> list[str]:
-    """Trees that are on record of a step, and not in it; a single one may have another name now."""
-    record, now = _read(record_path(checkpoint)), trees_of_step(checkpoint)
-    if record is None or record.trees is UNSET:
-        return []
-    lost = [name for name in record.trees if name not in now]
-    return lost if len(record.trees) > 1 or len(now) > 1 else []
+    """Trees that are on record of a step, and not in it."""
+    record = _read(record_path(checkpoint))
+    return [] if record is None else lost_among(record, trees_of_step(checkpoint))
+
+
+def lost_among(record: Record, now: Sequence[str]) -> list[str]:
+    """The trees of which a record is that a step with the trees ``now`` has not; a single one may have another name."""
+    if record.trees is not UNSET:
+        lost = [name for name in record.trees if name not in now]
+        return lost if len(record.trees) > 1 or len(now) > 1 else []
+    tops = {
+        decode(key.partition("/")[0]) for key in record.digests
+    }  # of before: see ``in_keys_of``
+    return sorted(tops.difference(now)) if len(now) > 1 and tops.intersection(now) else []
 
 
 def _read(path: Path) -> Record | None:

@@ -11,7 +11,7 @@ from msgspec import UNSET
 from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import CheckpointError
-from surgery_cli.proof.on_record import knows
+from surgery_cli.proof.on_record import knows, lost_among
 from surgery_cli.proof.surgery_json import Record, decoded
 from surgery_cli.salvage.file import BrokenFile, format_of_broken
 from surgery_cli.salvage.item import BrokenItem
@@ -72,7 +72,7 @@ def survey(
     }
     empty |= {
         name: "it is on record, and nothing of it is left"
-        for name in _lost_trees(record, place)
+        for name in ([] if record is None else lost_among(record, [*place.items]))
         if name not in place.lost and not filesystem.is_taken(place.root / name)
     }
     others = undecodable_beside(place, memory_bytes) | others_unlike_seal(place, record)
@@ -88,13 +88,6 @@ def _about(record: Record | None, place: BrokenPlace, name: str) -> Record | Non
         return record
     is_said = record is not None and record.trees is not UNSET and len(place.items) > 1
     return None if is_said else record
-
-
-def _lost_trees(record: Record | None, place: BrokenPlace) -> list[str]:
-    """Trees on record of a step, of which nothing stands there; a single one may have another name now."""
-    trees = [] if record is None else record.trees or []
-    lost = [name for name in trees if name not in place.items]
-    return lost if len(trees) > 1 or len(place.items) > 1 else []
 
 
 def _recorded(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -95,7 +95,7 @@ def seal(
     check_standing(place, stamps)
     changed = _changed(old, leaves.digests, hashes.digests) + _gone(checkpoint, old, leaves)
     if changed and not anew:
-        raise _does_not_hold(checkpoint, changed)
+        raise _does_not_hold(checkpoint, changed, {*leaves.digests, *hashes.digests})
     content = encoded(sealed_record(first, leaves, hashes, changed))
     put_record(target, content, lambda: check_standing(place, stamps), is_own=to is None)
     return reports.Seal(
@@ -210,7 +210,7 @@ def seal_written(
         raise
     changed = _changed(record, leaves.digests, {})
     if changed:
-        raise _does_not_hold(written, changed, source=record.source)
+        raise _does_not_hold(written, changed, {*leaves.digests}, source=record.source)
     hashes = hashed_files(files, meter)
     check_taken_files(prepared.checkpoint, hashes.digests)
     for file, content in to_come.items():
@@ -261,15 +261,22 @@ def _gone(checkpoint: Checkpoint, old: Record | None, leaves: LeafDigests) -> li
 
 
 def _does_not_hold(
-    checkpoint: Checkpoint, changed: Sequence[str], source: str = ""
+    checkpoint: Checkpoint, changed: Sequence[str], there: Collection[str], source: str = ""
 ) -> CheckpointError:
+    """The error for what is on record, and is something else by now, or not ``there``."""
     where = source or str(checkpoint.location.root)
     error = CheckpointError.of(
         Problem(
-            f"'{name}' in '{where}' is not what its digest on record says",
-            why="it has changed since it was recorded: damage, or another program",
+            f"'{name}' in '{where}' is not what its digest on record says"
+            if name in there
+            else f"'{name}' in '{where}' is on record, and not there",
+            why="it was changed, or replaced, since it was recorded: by a program, or damage"
+            if name in there
+            else "it was removed, or renamed, since it was recorded",
             fix="copy it again from where it is whole"
-            + ("" if source else "; `--anew` records it as it is now, and says so in the history"),
+            + (
+                "" if source else "; `--anew` records what is there now, and says so in the history"
+            ),
             path=name,
         )
         for name in changed

@@ -273,7 +273,8 @@ def test_an_item_on_record_that_is_not_there_is_missed_by_whoever_looks(
     assert any("'extra' is on record of" in note for note in edited.document["notes"])
     refused = surgery("seal", last)
     assert refused.code == 3
-    assert "extra/params/w" in refused.err
+    assert "'extra/params/w' in" in refused.err
+    assert "is on record, and not there" in refused.err
     assert surgery("seal", last, "--anew").code == 0
     assert surgery("verify", last, "--strict").code == 0
 
@@ -539,3 +540,6 @@ def test_a_record_of_before_of_a_step_of_several_misses_what_is_gone(
     shutil.rmtree(last / "extra")
     found = surgery("verify", last, "--json").document
     assert {one["path"].split("/")[0] for one in found["findings"]} == {"extra"}
+    (place,) = surgery("doctor", last.parent, "--settled", "0", "--json").document["places"]
+    assert "the item 'extra' is on record, and not there" in place["why"]
+    assert "extra: it is on record, and nothing of it is left" in surgery("rescue", last).out
