@@ -7,22 +7,19 @@ is on record of the first is found under its name, and of the other it is found 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.errors import CheckpointError, Problem
-from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.proof.record_places import (
-    named_trees,
     own_record_path,
     record_path,
     tree_front,
@@ -30,11 +27,8 @@ from surgery_cli.proof.record_places import (
 )
 from surgery_cli.proof.surgery_json import FileBlocks, Record, Run, decoded
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import RECORD, Listing
 from surgery_cli.store.filesystem.small_files import read_small
-from surgery_cli.store.locate.items import holds_items
 from surgery_cli.store.open.checkpoint import Checkpoint
-from surgery_cli.store.write.commit_marks import companion_of
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.spelling import decode
 
@@ -54,7 +48,7 @@ def read_record(
     Raises:
         CheckpointError: a record cannot be read, or is damaged.
     """
-    step, now = _read(record_path(checkpoint)), trees_of_step(checkpoint)
+    step, now = record_at(record_path(checkpoint)), trees_of_step(checkpoint)
     asked = now if of_all else list(checkpoint.items)
     own: dict[str, Record] = {}
     for name in asked:
@@ -72,7 +66,7 @@ def read_record(
 
 def lost_trees(checkpoint: Checkpoint) -> list[str]:
     """Trees that are on record of a step, and not in it."""
-    record = _read(record_path(checkpoint))
+    record = record_at(record_path(checkpoint))
     return [] if record is None else lost_among(record, trees_of_step(checkpoint))
 
 
@@ -87,7 +81,8 @@ def lost_among(record: Record, now: Sequence[str]) -> list[str]:
     return sorted(tops.difference(now)) if len(now) > 1 and tops.intersection(now) else []
 
 
-def _read(path: Path) -> Record | None:
+def record_at(path: Path) -> Record | None:
+    """The record that stands there, if any. Raises as ``read_record``."""
     if not filesystem.is_file(path):
         refuse_special(path)
         return None
@@ -100,45 +95,10 @@ def _read(path: Path) -> Record | None:
     return decoded(raw, path)
 
 
-def record_around(target: Path) -> str | UnsetType:
-    """The ``content`` of the record of what a destination lies in; unset where there is none, or a damaged one."""
-    around = target.absolute().parent
-    with suppress(CheckpointError, OSError):
-        beside = [] if isinstance(around, BucketPath) else [companion_of(around)]
-        for path in (around / RECORD, *beside):
-            if (record := _read(path)) is not None:
-                return record.content or UNSET
-    return UNSET
-
-
-def about(source: Checkpoint, written: Checkpoint, target: Path) -> dict[str, Any]:
-    """Of which trees the record of a result is, and of which the run was, as fields of it."""
-    return {
-        "trees": named_trees(written),
-        "edited_trees": _edited_trees(source, written, target),
-        "put_into": record_around(target),
-    }
-
-
-def _edited_trees(source: Checkpoint, written: Checkpoint, target: Path) -> list[str] | UnsetType:
-    """The trees that a run was about: all of both if paths begin with their names, or the one without.
-
-    What is put into a step has no name there, and becomes an item of that of its folder.
-    """
-    every = [name for name in dict.fromkeys([*source.items, *written.items]) if name]
-    if source.location.prefix_items or written.location.prefix_items:
-        return every
-    if chosen := [name for name in written.items if name]:
-        return chosen
-    around = target.absolute().parent
-    is_put_in = filesystem.is_folder(around) and holds_items(Listing.of(around))
-    return [target.name] if is_put_in else UNSET
-
-
 def _read_own(path: Path, item: str, damage: list[Problem] | None) -> Record | None:
-    """As ``_read``; errors say by their path that it is the record of an item, and go where ``damage`` is taken."""
+    """As ``record_at``; errors say by their path that it is the record of an item, and go where ``damage`` is taken."""
     try:
-        return _read(path)
+        return record_at(path)
     except CheckpointError as error:
         within = f"{item}/{path.name}" if path.parent.name == item else path.name
         problems = [replace(one, path=within) for one in error.problems]

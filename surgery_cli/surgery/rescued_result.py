@@ -16,7 +16,7 @@ from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.proof.damaged_text import json_object
 from surgery_cli.proof.files import file_key
 from surgery_cli.proof.metadata_files import metadata_faults
-from surgery_cli.proof.on_record import record_around
+from surgery_cli.proof.new_records import record_around
 from surgery_cli.proof.record_places import named_trees, record_key, record_path
 from surgery_cli.proof.records import write_record
 from surgery_cli.proof.step_metadata_file import sound_part

@@ -17,7 +17,7 @@ from surgery_cli.engine.execution import Execution
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import CheckpointError, ServiceFails, SurgeryError, WriteError
 from surgery_cli.inputs.buckets import path_at
-from surgery_cli.proof.on_record import about
+from surgery_cli.proof.new_records import about
 from surgery_cli.proof.record_places import record_key, record_path
 from surgery_cli.proof.records import digests_after, history_after, write_record
 from surgery_cli.proof.result import verify_result

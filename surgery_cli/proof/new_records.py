@@ -1,0 +1,54 @@
+"""What the record of a result states of where it belongs: of which trees it is, and into which step it was put."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.proof.on_record import record_at
+from surgery_cli.proof.record_places import named_trees
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import RECORD, Listing
+from surgery_cli.store.locate.items import holds_items
+from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.write.commit_marks import companion_of
+
+
+def record_around(target: Path) -> str | UnsetType:
+    """The ``content`` of the record of what a destination lies in; unset where there is none, or a damaged one."""
+    around = target.absolute().parent
+    with suppress(CheckpointError, OSError):
+        beside = [] if isinstance(around, BucketPath) else [companion_of(around)]
+        for path in (around / RECORD, *beside):
+            if (record := record_at(path)) is not None:
+                return record.content or UNSET
+    return UNSET
+
+
+def about(source: Checkpoint, written: Checkpoint, target: Path) -> dict[str, Any]:
+    """Of which trees the record of a result is, and of which the run was, as fields of it."""
+    return {
+        "trees": named_trees(written),
+        "edited_trees": _edited_trees(source, written, target),
+        "put_into": record_around(target),
+    }
+
+
+def _edited_trees(source: Checkpoint, written: Checkpoint, target: Path) -> list[str] | UnsetType:
+    """The trees that a run was about: all of both if paths begin with their names, or the one without.
+
+    What is put into a step has no name there, and becomes an item of that of its folder.
+    """
+    every = [name for name in dict.fromkeys([*source.items, *written.items]) if name]
+    if source.location.prefix_items or written.location.prefix_items:
+        return every
+    if chosen := [name for name in written.items if name]:
+        return chosen
+    around = target.absolute().parent
+    is_put_in = filesystem.is_folder(around) and holds_items(Listing.of(around))
+    return [target.name] if is_put_in else UNSET
