@@ -122,9 +122,10 @@ def in_keys_of(record: Record, trees: Sequence[str], *, is_gone: bool = False) -
 
 
 def _as_of_tree(record: Record, name: str, trees: Sequence[str]) -> Record:
-    """The record of an item as one of a step of these trees."""
+    """The record of an item as one of a step of these trees, under the name that the item has now."""
     keyed = _rekeyed(record, put=tree_front(name) if len(trees) > 1 else "")
-    edited = [name] if record.edited_trees is UNSET else record.edited_trees
+    edited = record.edited_trees or []
+    edited = edited if len(edited) > 1 else [name]
     return replace(
         keyed,
         edited_trees=edited,

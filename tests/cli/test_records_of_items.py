@@ -543,3 +543,17 @@ def test_a_record_of_before_of_a_step_of_several_misses_what_is_gone(
     (place,) = surgery("doctor", last.parent, "--settled", "0", "--json").document["places"]
     assert "the item 'extra' is on record, and not there" in place["why"]
     assert "extra: it is on record, and nothing of it is left" in surgery("rescue", last).out
+
+
+def test_an_item_that_is_moved_keeps_its_runs_under_its_new_name(
+    surgery, step, before, tmp_path, state
+):
+    other = shutil.copytree(tmp_path / "original/500", tmp_path / "moved/7")
+    shutil.copytree(step / "extra", other / "ema")
+    (entry,) = surgery("log", other / "ema", "--json").document["entries"]
+    assert (entry["items"], entry["undoable"]) == (["ema"], True)
+    plan = surgery("plan", other, "--item", "ema", "--inverse")
+    assert plan.code == 0, plan.err
+    assert "of_item: ema" in plan.out
+    found = surgery("verify", other, "--json").document
+    assert (found["checked"], found["findings"]) == (1, [])
