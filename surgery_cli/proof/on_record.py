@@ -22,10 +22,9 @@ from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.proof.record_places import (
     own_record_path,
     record_path,
-    tree_front,
     trees_of_step,
 )
-from surgery_cli.proof.surgery_json import FileBlocks, Record, Run, decoded
+from surgery_cli.proof.surgery_json import FileBlocks, Record, Run, decoded, tree_front
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.open.checkpoint import Checkpoint

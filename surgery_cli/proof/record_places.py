@@ -71,11 +71,6 @@ def named_trees(checkpoint: Checkpoint) -> list[str] | UnsetType:
     return sorted(filter(None, trees_of_step(checkpoint))) or UNSET
 
 
-def tree_front(tree: str) -> str:
-    """What the keys of a record begin with of a tree's leaves, in a step of several."""
-    return f"{LeafPath((tree,)).spelling}/"
-
-
 def own_record_path(checkpoint: Checkpoint, tree: str) -> Path | None:
     """Where the record of an item stands that was written by itself, as a checkpoint; None where it is the step's."""
     location, place = checkpoint.location, recorded_place(checkpoint)

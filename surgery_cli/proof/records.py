@@ -15,8 +15,8 @@ from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.engine.reading import CountedSource
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.proof.on_record import entries, read_record
-from surgery_cli.proof.record_places import record_key, tree_front, trees_of_step
-from surgery_cli.proof.surgery_json import OF_ONE_FILE, Record, encoded
+from surgery_cli.proof.record_places import record_key, trees_of_step
+from surgery_cli.proof.surgery_json import OF_ONE_FILE, Record, encoded, tree_front
 from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath

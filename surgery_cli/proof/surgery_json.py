@@ -203,7 +203,7 @@ class Record(msgspec.Struct, kw_only=True):
         """
         if self.trees is not UNSET:
             return tree in self.trees
-        front = f"{LeafPath((tree,)).spelling}/"
+        front = tree_front(tree)
         return len(among) < 2 or any(key.startswith(front) for key in self.digests)
 
     def without(self, tree: str, among: Sequence[str]) -> Record:
@@ -211,7 +211,7 @@ class Record(msgspec.Struct, kw_only=True):
         if not self.is_about(tree, among):
             return self
         is_single = len(among if self.trees is UNSET else self.trees) < 2
-        front = "" if is_single else f"{LeafPath((tree,)).spelling}/"
+        front = "" if is_single else tree_front(tree)
 
         def left(values: Mapping[str, Value]) -> dict[str, Value]:
             return {key: value for key, value in values.items() if not key.startswith(front)}
@@ -231,6 +231,11 @@ class Record(msgspec.Struct, kw_only=True):
     def has_edited(self, tree: str) -> bool:
         """True if a run on record was about a tree, or may have been."""
         return any(run.edited_trees is UNSET or tree in run.edited_trees for run in self.runs)
+
+
+def tree_front(tree: str) -> str:
+    """What the keys of a record begin with of a tree's leaves, in a step of several."""
+    return f"{LeafPath((tree,)).spelling}/"
 
 
 OF_ONE_FILE = ("content", "files", "sealed_within", "leaf_blocks", "file_blocks")

@@ -27,7 +27,7 @@ from surgery_cli.proof.record_places import (
     trees_of_step,
 )
 from surgery_cli.proof.sha256sums import digests_in
-from surgery_cli.proof.surgery_json import FileBlocks, Record, decoded
+from surgery_cli.proof.surgery_json import FileBlocks, Record, decoded, tree_front
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -162,7 +162,7 @@ def _own_prefix(checkpoint: Checkpoint) -> str:
     if checkpoint.location.prefix_items or not has_several_trees(checkpoint):
         return ""
     (name,) = checkpoint.items
-    return f"{LeafPath((name,)).spelling}/"
+    return tree_front(name)
 
 
 def _files_in(checkpoint: Checkpoint, sums: Mapping[str, str]) -> Mapping[str, str]:
