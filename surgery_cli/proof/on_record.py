@@ -19,12 +19,13 @@ from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.errors import CheckpointError, Problem
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.regular_files import refuse_special
+from surgery_cli.proof.record_parts import FileBlocks, Run
 from surgery_cli.proof.record_places import (
     own_record_path,
     record_path,
     trees_of_step,
 )
-from surgery_cli.proof.surgery_json import FileBlocks, Record, Run, decoded, tree_front
+from surgery_cli.proof.surgery_json import Record, decoded, tree_front
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -47,8 +48,30 @@ def read_record(
     Raises:
         CheckpointError: a record cannot be read, or is damaged.
     """
+    asked = _asked(checkpoint, of_all=of_all)
+    step, own = _records(checkpoint, asked, damage)
+    return _together(step, own, asked) if own else step
+
+
+def sealed_within(checkpoint: Checkpoint) -> list[str]:
+    """What the paths begin with of all files that are sealed: nothing where the step is, `NAME/` for an item by itself.
+
+    Raises as ``read_record``, but for records of items.
+    """
+    step, own = _records(checkpoint, _asked(checkpoint, of_all=False), [])
+    whole = [""] if step is not None and step.files else []
+    return [*whole, *(_folder(name) for name, record in own.items() if record.files)]
+
+
+def _asked(checkpoint: Checkpoint, *, of_all: bool) -> list[str]:
+    return trees_of_step(checkpoint) if of_all else list(checkpoint.items)
+
+
+def _records(
+    checkpoint: Checkpoint, asked: Sequence[str], damage: list[Problem] | None
+) -> tuple[Record | None, dict[str, Record]]:
+    """The record of the step, and those of items that it does not know, in keys of the step as it is now."""
     step, now = record_at(record_path(checkpoint)), trees_of_step(checkpoint)
-    asked = now if of_all else list(checkpoint.items)
     own: dict[str, Record] = {}
     for name in asked:
         path = own_record_path(checkpoint, name)
@@ -60,7 +83,7 @@ def read_record(
             step = step.without(name, now)
     if step is not None:
         step = in_keys_of(step, now, is_gone=own.keys() == {*now})
-    return _together(step, own, asked) if own else step
+    return step, own
 
 
 def lost_trees(checkpoint: Checkpoint) -> list[str]:
@@ -128,10 +151,18 @@ def _as_of_tree(record: Record, name: str, trees: Sequence[str]) -> Record:
     return replace(
         keyed,
         edited_trees=edited,
-        files={f"{name}/{file}": digest for file, digest in record.files.items()},
-        file_blocks={f"{name}/{file}": one for file, one in (record.file_blocks or {}).items()},
-        sealed_within=[f"{name}/"] if record.files else [],
+        files=_in_folder(record.files, name),
+        file_blocks=_in_folder(record.file_blocks or {}, name),
     )
+
+
+def _folder(name: str) -> str:
+    """What the paths of an item's files begin with in its step."""
+    return f"{name}/"
+
+
+def _in_folder(of_files: Mapping[str, Value], name: str) -> dict[str, Value]:
+    return {_folder(name) + file: value for file, value in of_files.items()}
 
 
 def _rekeyed(record: Record, *, cut: str = "", put: str = "") -> Record:
@@ -158,14 +189,11 @@ def _together(step: Record | None, own: Mapping[str, Record], asked: Sequence[st
     known = (
         own.values() if step is None else [*own.values(), step]
     )  # the step's own has the last word
-    fronts = [front for one in own.values() for front in one.sealed_within or ()]
-    within = fronts if step is None or not step.files else ["", *fronts]
+    fronts = tuple(_folder(name) for name, record in own.items() if record.files)
     files, pieces = dict[str, str](), dict[str, FileBlocks]()
     for one in known:
         is_step = one is step
-        files |= {
-            k: d for k, d in one.files.items() if not (is_step and k.startswith(tuple(fronts)))
-        }
+        files |= {k: d for k, d in one.files.items() if not (is_step and k.startswith(fronts))}
         pieces |= {k: d for k, d in (one.file_blocks or {}).items() if k not in pieces}
     blocks = {key: text for one in known for key, text in (one.leaf_blocks or {}).items()}
     return replace(
@@ -176,7 +204,6 @@ def _together(step: Record | None, own: Mapping[str, Record], asked: Sequence[st
         history=_in_order([*last.history, *others]),
         files=dict(sorted(files.items())),
         file_blocks=pieces or UNSET,
-        sealed_within=within,
     )
 
 

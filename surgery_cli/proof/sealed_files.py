@@ -7,11 +7,9 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from pathlib import Path
 
-from msgspec import UNSET, UnsetType
-
 from surgery_cli.errors import CheckpointError, Problem
 from surgery_cli.proof.files import file_digests, files_of
-from surgery_cli.proof.on_record import read_record
+from surgery_cli.proof.on_record import read_record, sealed_within
 from surgery_cli.proof.record_places import own_record_path, record_path, recorded_place
 from surgery_cli.proof.step_metadata_file import folders_beside
 from surgery_cli.store import filesystem
@@ -35,7 +33,7 @@ def check_sealed_files(checkpoint: Checkpoint) -> None:
         return
     copied = set(_copied(checkpoint))
     own = record_path(checkpoint)
-    present = present_files(checkpoint, record.files, record.sealed_within)
+    present = present_files(checkpoint, record.files, sealed_within(checkpoint))
     present.pop(own.name, None)
     _refuse_other_names(checkpoint, record.files.keys() - {own.name}, present.keys())
     files = {
@@ -48,14 +46,14 @@ def check_sealed_files(checkpoint: Checkpoint) -> None:
 
 
 def present_files(
-    checkpoint: Checkpoint, sealed: Collection[str], within: Sequence[str] | UnsetType = UNSET
+    checkpoint: Checkpoint, sealed: Collection[str], within: Sequence[str]
 ) -> dict[str, Path]:
-    """The files that are there where a checkpoint is sealed, see ``Record.sealed_within``, but for records that say so.
+    """The files that are there where a checkpoint is sealed, see ``sealed_within``, but for records that say so.
 
     A record that is ``sealed`` itself is among them: of one that came after the seal.
     """
     place = recorded_place(checkpoint)
-    fronts = (*(within or ("",)),)
+    fronts = tuple(within)
     alone = [front.removesuffix("/") for front in fronts if front]
     records = {record_path(checkpoint), *(own_record_path(checkpoint, name) for name in alone)}
     return {

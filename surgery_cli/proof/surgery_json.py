@@ -5,19 +5,27 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from surgery_cli import __version__
-from surgery_cli.draft.check import Apart
 from surgery_cli.engine.digests import LeafDigest
-from surgery_cli.errors import CheckpointError, Problem
+from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.self_digest import holds_own_digest, with_own_digest
 from surgery_cli.optimizer.detect.settled import Settled
+from surgery_cli.proof.record_parts import (
+    Assumed,
+    ChangedLeaf,
+    CheckedRule,
+    FileBlocks,
+    Run,
+    Verified,
+)
 from surgery_cli.tree.paths import LeafPath
 
 Value = TypeVar("Value")
@@ -25,111 +33,7 @@ Value = TypeVar("Value")
 PACKAGES = ("orbax-checkpoint", "tensorstore", "numpy", "jax", "flax", "optax")
 
 
-class HeldLora(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """A LoRA that runs on record have merged into a leaf.
-
-    ``adapter`` is the fingerprint of where it stands, empty if that is the checkpoint itself; ``name`` what the plan
-    called that. ``a``, ``alpha``: where its A stands, and its alpha if that is a leaf.
-    """
-
-    adapter: str = ""
-    name: str = ""
-    a: str = ""
-    alpha: str = ""
-    by: tuple[float | None, ...] = ()
-    """By what A·B was multiplied, each time that it was merged; none if it was taken out again, and null where the leaf
-    was computed with since, so that nothing says by how much it is in it."""
-
-
-class ChangedLeaf(
-    msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, rename={"from_": "from"}
-):
-    """An output leaf that is not an untouched copy. ``before`` and ``after`` are like ``float32[3,4]``.
-
-    ``keeps_start``: of a slot, that its edits left in it what was left of its start. ``chunks_by_reference``: of a leaf
-    whose elements moved, how many of its stored chunks are the source's own. ``reordered``: elements of an axis stand
-    in another order than before, which no shape shows.
-    """
-
-    path: str
-    from_: str | None
-    operations: list[str]
-    before: str | None
-    after: str
-    policy: str | None = None
-    twin_of: str | None = None
-    moved: bool = False
-    keeps_start: bool = False
-    chunks_by_reference: int = 0
-    reordered: bool = False
-    loras: list[HeldLora] | UnsetType = UNSET
-    digest: str | None = None
-
-
-class Assumed(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """What a state of the optimizer is taken for: not proved and not said, but not ruled out either."""
-
-    node: str
-    taken_for: str
-    unless: list[str] = []
-    """What else it may be: the slots would then be wrong."""
-    settled_by: str = ""
-    sentence: str = ""
-
-
-class CheckedRule(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """A rule that an edit of the plan (counted from 1), or its policy (0), states, and how it was judged."""
-
-    edit: int
-    rule: str
-    """E.g. ``norm ..100``."""
-    id: str = ""
-    """Of a rule of a policy, as ``severity`` and ``message``."""
-    severity: str = ""
-    message: str = ""
-    leaves: int
-    by_values: int = 0
-    """Of how many leaves values were looked at: metadata tell of the others."""
-    holds: bool | None = True
-    """None in a preview where values tell."""
-    least: int | float | None = None
-    most: int | float | None = None
-    """Between which numbers the leaves lie, where the rule measures one."""
-    of_each: dict[str, float] = {}
-    """The number of each leaf, of what an edit loses there."""
-    breaches: list[Problem] = []
-    """What breaks a rule that only warns: no result comes about of one that does not."""
-    apart: list[Apart] = []
-    """Of which leaves it says nothing, and neither holds nor is broken there."""
-
-
-class Run(msgspec.Struct, frozen=True):
-    """Of a run on record, what later ones ask: which leaves it changed by which plan, and from which donors it took."""
-
-    leaves: list[ChangedLeaf] = []
-    donors: dict[str, str] = {}
-    plan: dict[str, Any] = {}
-    edited_trees: list[str] | UnsetType = UNSET
-
-
-class Verified(msgspec.Struct, kw_only=True, frozen=True):
-    """How many leaves of a result were held against the draft, and how; nothing in a record without a run."""
-
-    structure: int | UnsetType = UNSET
-    read_back: int | UnsetType = UNSET
-    sources_checked: int | UnsetType = UNSET
-    probe: str | UnsetType = UNSET
-
-
-class FileBlocks(msgspec.Struct, frozen=True):
-    """The pieces of a file: ``bytes`` in all, ``piece`` in each but the last, and their SHA-256, as of a leaf."""
-
-    bytes: Annotated[int, msgspec.Meta(ge=0)]
-    piece: Annotated[int, msgspec.Meta(ge=1)]
-    digests: str
-
-
-class Record(msgspec.Struct, kw_only=True):
+class Record(msgspec.Struct, kw_only=True, frozen=True, dict=True, eq=False):
     """The content of ``surgery.json``. The keys of ``digests`` are those of ``record_key``, for the ``trees``."""
 
     schema_version: int = 1
@@ -175,9 +79,6 @@ class Record(msgspec.Struct, kw_only=True):
     digests: dict[str, LeafDigest] = {}
     files: dict[str, str] = {}
     """SHA-256 of every other file of the step or file, relative to it, in a checkpoint that is sealed."""
-    sealed_within: list[str] | UnsetType = UNSET
-    """What the paths begin with of all that is sealed, where not all is: of items that were sealed by themselves. It
-    stands in no file: what is written is sealed whole."""
     leaf_blocks: dict[str, str] | UnsetType = UNSET
     """Of leaves of several blocks the SHA-256 of each, in C order, in hexadecimal, one behind the other: of these the
     leaf's digest is made, and each block can be checked by itself."""
@@ -188,7 +89,7 @@ class Record(msgspec.Struct, kw_only=True):
     history: list[dict[str, Any]] = []
     """The records of earlier runs; digests that a later record holds unchanged are left out of them."""
 
-    @property
+    @cached_property
     def runs(self) -> list[Run]:
         """This run and those before, the latest first, with paths as they were then."""
         return [
@@ -238,7 +139,7 @@ def tree_front(tree: str) -> str:
     return f"{LeafPath((tree,)).spelling}/"
 
 
-OF_ONE_FILE = ("content", "files", "sealed_within", "leaf_blocks", "file_blocks")
+OF_ONE_FILE = ("content", "files", "leaf_blocks", "file_blocks")
 """What a record says of files: it is true of no other checkpoint."""
 
 
@@ -270,8 +171,9 @@ def encoded(record: Record) -> bytes:
     return with_own_digest(msgspec.json.format(msgspec.json.encode(blank), indent=1) + b"\n")
 
 
+@lru_cache(maxsize=4)
 def decoded(raw: bytes, path: Path) -> Record:
-    """The record in a file that reads ``raw``.
+    """The record in a file that reads ``raw``: all who ask in one run ask for the same few, and some are large.
 
     Raises:
         CheckpointError: it is no record, or not what was written.

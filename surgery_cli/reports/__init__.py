@@ -1,7 +1,7 @@
 """The documents that commands print: one struct per command, whose fields are the keys of ``--json``."""
 
 from surgery_cli.document import SCHEMA_VERSION, Document, Failure, as_builtins
-from surgery_cli.proof.surgery_json import Assumed, ChangedLeaf, CheckedRule
+from surgery_cli.proof.record_parts import Assumed, ChangedLeaf, CheckedRule
 from surgery_cli.reports.checkpoints import (
     FileList,
     Inspection,

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from surgery_cli.document import Document, Noted
-from surgery_cli.proof.surgery_json import Assumed, ChangedLeaf, CheckedRule
+from surgery_cli.proof.record_parts import Assumed, ChangedLeaf, CheckedRule
 from surgery_cli.reports.exports import Exported
 from surgery_cli.reports.layout import Resharded
 from surgery_cli.store.filesystem.request_counts import Requests

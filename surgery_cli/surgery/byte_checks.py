@@ -110,9 +110,9 @@ def _unsealed_notes(expected: Expected) -> list[Remark]:
     """Of which files nothing was held against a digest."""
     if not expected.files:
         return [_NOT_SEALED]
-    if "" in (expected.sealed_within or ("",)):
+    if "" in expected.sealed_within:
         return []
-    alone = quoted((front.removesuffix("/") for front in expected.sealed_within or ()), _MOST_NAMED)
+    alone = quoted((front.removesuffix("/") for front in expected.sealed_within), _MOST_NAMED)
     said = f"of files, digests are on record of those in {alone} alone; `surgery seal` records them of all"
     return [Remark(DocsPage.CHECKED_BY_VERIFY, said)]
 
@@ -126,7 +126,7 @@ def _metadata_findings(checkpoint: Checkpoint) -> list[reports.Finding]:
 
 def _folder_findings(checkpoint: Checkpoint, expected: Expected) -> list[reports.Finding]:
     """A seal knows no folders: one that Orbax takes for an item, and that has no file of the seal, is not sealed."""
-    is_whole = bool(expected.files) and "" in (expected.sealed_within or ("",))
+    is_whole = bool(expected.files) and "" in expected.sealed_within
     folders = unsealed_folders(checkpoint, expected.files) if is_whole else []
     return [reports.Finding(name, "folder without a sealed file") for name in folders]
 

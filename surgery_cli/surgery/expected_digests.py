@@ -18,7 +18,8 @@ from surgery_cli.inputs.buckets import path_at
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.proof.files import ITSELF
-from surgery_cli.proof.on_record import chosen_digests, in_keys_of, read_record
+from surgery_cli.proof.on_record import chosen_digests, in_keys_of, read_record, sealed_within
+from surgery_cli.proof.record_parts import FileBlocks
 from surgery_cli.proof.record_places import (
     has_several_trees,
     record_key,
@@ -27,7 +28,7 @@ from surgery_cli.proof.record_places import (
     trees_of_step,
 )
 from surgery_cli.proof.sha256sums import digests_in
-from surgery_cli.proof.surgery_json import FileBlocks, Record, decoded, tree_front
+from surgery_cli.proof.surgery_json import Record, decoded, tree_front
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -48,8 +49,8 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     leaf_blocks: Mapping[str, bytes] = {}
     """Digests of the blocks of large leaves, one behind the other."""
     files: Mapping[str, str] = {}
-    sealed_within: Sequence[str] | msgspec.UnsetType = msgspec.UNSET
-    """See ``Record``."""
+    sealed_within: Sequence[str] = ("",)
+    """What the paths begin with of all files that are sealed."""
     file_blocks: Mapping[str, FileBlocks] = {}
     """The same of pieces of large files."""
     sorts: Mapping[str, str] = {}
@@ -76,7 +77,8 @@ def on_record(checkpoint: Checkpoint) -> Expected:
         for one in damage
     ]
     if record is not None:
-        return replace(_recorded(checkpoint, record, name), damage=found)
+        known = _recorded(checkpoint, record, name)
+        return replace(known, damage=found, sealed_within=sealed_within(checkpoint))
     return Expected(source=f"nothing: {damage[0].what}", damage=found) if found else Expected()
 
 
@@ -211,7 +213,6 @@ def _recorded(checkpoint: Checkpoint, record: Record, source: str) -> Expected:
         key_of=lambda path: record_key(checkpoint, path),
         leaf_blocks=_decoded(record.leaf_blocks or {}),
         files=record.files,
-        sealed_within=record.sealed_within,
         file_blocks=record.file_blocks or {},
     )
 

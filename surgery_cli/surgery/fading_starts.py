@@ -12,8 +12,8 @@ from surgery_cli.engine.reading import read_scalar
 from surgery_cli.optimizer.detect.starts import after_steps, faded_unknown
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.proof.on_record import read_record, runs_of
+from surgery_cli.proof.record_parts import ChangedLeaf, Run
 from surgery_cli.proof.records import checked
-from surgery_cli.proof.surgery_json import ChangedLeaf, Run
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Remark

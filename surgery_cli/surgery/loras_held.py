@@ -18,7 +18,7 @@ from surgery_cli.operations.lora import WithLora
 from surgery_cli.operations.table import operations
 from surgery_cli.operations.unmerge_lora import UnmergeLora
 from surgery_cli.proof.on_record import read_record, runs_of
-from surgery_cli.proof.surgery_json import ChangedLeaf, HeldLora, Run
+from surgery_cli.proof.record_parts import ChangedLeaf, HeldLora, Run
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.leaf_names import document_names
 from surgery_cli.tree.paths import LeafPath

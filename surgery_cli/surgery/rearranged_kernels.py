@@ -11,7 +11,7 @@ from surgery_cli.draft.kernels.low_rank import AddProduct
 from surgery_cli.draft.kernels.truncated_svd import TruncatedSvd
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.proof.on_record import read_record, runs_of
-from surgery_cli.proof.surgery_json import Run
+from surgery_cli.proof.record_parts import Run
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.axis_order import history, permutes_within_an_axis
 from surgery_cli.tree.paths import LeafPath

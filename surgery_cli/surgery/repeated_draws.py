@@ -9,7 +9,7 @@ from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.operations.initializing import Draw
 from surgery_cli.operations.table import operations
 from surgery_cli.proof.on_record import read_record, runs_of
-from surgery_cli.proof.surgery_json import Run
+from surgery_cli.proof.record_parts import Run
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import worded

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.errors import Problem, raise_all
-from surgery_cli.proof.surgery_json import HeldLora
+from surgery_cli.proof.record_parts import HeldLora
 from surgery_cli.surgery.loras_held import LeafLoras, Taken, loras_held
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import worded

@@ -162,7 +162,6 @@ def sealed_record(
         record,
         digests={**kept, **leaves.digests},
         files=dict(sorted(files.digests.items())),
-        sealed_within=UNSET,
         leaf_blocks=leaves.blocks or UNSET,
         file_blocks=files.blocks or UNSET,
         sealed={

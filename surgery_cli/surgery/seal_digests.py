@@ -16,8 +16,8 @@ from surgery_cli.engine.digests import LeafDigest, digest_and_blocks, digest_rea
 from surgery_cli.engine.progress import Meter
 from surgery_cli.errors import CheckpointError
 from surgery_cli.proof.files import PIECE_BYTES, digest_with_pieces, of_each_file
+from surgery_cli.proof.record_parts import FileBlocks
 from surgery_cli.proof.record_places import record_key
-from surgery_cli.proof.surgery_json import FileBlocks
 from surgery_cli.script.user_code import Say
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.look_memory import Look, Looks, planned_looks

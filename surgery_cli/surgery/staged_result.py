@@ -18,10 +18,11 @@ from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import CheckpointError, ServiceFails, SurgeryError, WriteError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.proof.new_records import about
+from surgery_cli.proof.record_parts import Verified
 from surgery_cli.proof.record_places import record_key, record_path
 from surgery_cli.proof.records import digests_after, history_after, write_record
 from surgery_cli.proof.result import verify_result
-from surgery_cli.proof.surgery_json import Record, Verified, new_record
+from surgery_cli.proof.surgery_json import Record, new_record
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.modes import follow_modes
 from surgery_cli.store.open.checkpoint import Checkpoint

@@ -7,6 +7,8 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
+from surgery_cli.proof import surgery_json
+
 OLD = {"params": {"w": np.arange(12, dtype=np.float32).reshape(3, 4), "b": np.ones(4, np.float32)}}
 NEW = {"params": {"w": np.full((3, 4), 7, np.float32)}}
 """Of another value under the same path."""
@@ -557,3 +559,33 @@ def test_an_item_that_is_moved_keeps_its_runs_under_its_new_name(
     assert "of_item: ema" in plan.out
     found = surgery("verify", other, "--json").document
     assert (found["checked"], found["findings"]) == (1, [])
+
+
+@pytest.mark.parametrize(
+    "command", ["verify", "log", "doctor", "seal", "rescale", "plan", "rescue"]
+)
+def test_each_record_is_decoded_once_by_whatever_command(
+    surgery, step, state, tmp_path, command, monkeypatch
+):
+    """Of a hundred thousand leaves, a record takes half a second."""
+    seen = []
+
+    def decoded(raw, type):
+        seen.append(raw)
+        return decode(raw, type)
+
+    decode = surgery_json.decode_json
+    monkeypatch.setattr(surgery_json, "decode_json", decoded)
+    surgery_json.decoded.cache_clear()
+    edit = ("rescale", step, tmp_path / "result", "*/params/w", "--by", "2")
+    more = {
+        "rescale": edit,
+        "plan": (*edit, "--dry-run"),
+        "rescue": ("rescue", step, tmp_path / "result"),
+    }
+    # `verify` finds what was put into a sealed step, and an edit refuses that
+    codes = {"verify": (0, 1), "rescale": (0, 3), "plan": (0, 3)}
+    run = surgery(*more.get(command, (command, step)))
+    assert run.code in codes.get(command, (0,)), run.stderr
+    assert seen
+    assert len(set(seen)) == len(seen)
