@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -96,11 +97,28 @@ def _entries(checkpoint: Checkpoint, record: Record) -> list[reports.HistoryEntr
     except msgspec.ValidationError as error:
         raise misfit(record_path(checkpoint), error) from None
     trees, last_edited = {*trees_of_step(checkpoint)}, record.edited_trees or []
-    entries = [_entry(number, past, trees) for number, past in enumerate(pasts, 1)]
+    run = pasts[-1]
+    came = _as_they_came(pasts)
+    entries = [_entry(number, past, trees) for number, past in enumerate(came, 1)]
     is_undoable = record.inverse is not UNSET and not trees & {*last_edited} - {*checkpoint.items}
     if len(last_edited) == 1 and len(trees) > 1:
         is_undoable &= last_edited[0] in trees  # the one item is still there
-    return [msgspec.structs.replace(entries[-1], undoable=is_undoable), *entries[-2::-1]]
+    at = next(n for n, past in enumerate(came) if past is run)
+    entries[at] = msgspec.structs.replace(entries[at], undoable=is_undoable)
+    return entries[::-1]
+
+
+def _as_they_came(pasts: Sequence[_Past]) -> list[_Past]:
+    """A seal anew, which stands in the history of the very record that it sealed, after that: it was later."""
+    found, seals = list[_Past](), list[_Past]()
+    for past in pasts:
+        if past.sealed_anew:
+            seals.append(past)
+            continue
+        later = [one for one in seals if one.sealed_anew >= past.written]
+        found += [one for one in seals if one not in later] + [past, *later]
+        seals = []
+    return found
 
 
 def _entry(number: int, past: _Past, trees: AbstractSet[str]) -> reports.HistoryEntry:

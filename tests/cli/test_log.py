@@ -100,6 +100,27 @@ def test_seals_are_told(surgery, tmp_path):
     assert [e["kind"] for e in entries(surgery, tmp_path / "new")] == ["edit", "seal"]
 
 
+def test_a_run_keeps_its_number_when_it_is_sealed_anew_and_when_others_follow(
+    surgery, chain, tmp_path
+):
+    def told(place):
+        return [
+            (one["number"], one["kind"], one.get("draft", "")) for one in entries(surgery, place)
+        ]
+
+    last, before = chain[-1], told(chain[-1])
+    for n, text in enumerate(("old", "new")):
+        (last / "note.txt").write_text(text)
+        assert surgery("seal", last, *["--anew"][:n]).code == 0
+    assert told(last) == [(4, "seal anew", ""), *before]
+    assert [one["number"] for one in entries(surgery, last) if one.get("undoable")] == [3]
+    (last / "note.txt").write_text("newer")
+    assert surgery("seal", last, "--anew").code == 0
+    assert told(last)[1:] == [(4, "seal anew", ""), *before]
+    assert surgery("rescale", last, tmp_path / "next", "params/**", "--by", "2").code == 0
+    assert told(tmp_path / "next")[1:] == told(last)
+
+
 def test_a_record_that_was_changed_is_refused(surgery, chain):
     record = chain[-1] / "surgery.json"
     record.write_text(record.read_text().replace("0.5", "0.7"))
