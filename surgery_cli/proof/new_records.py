@@ -13,8 +13,8 @@ from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.proof.on_record import record_at
 from surgery_cli.proof.record_places import named_trees
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import RECORD, Listing
-from surgery_cli.store.locate.items import holds_items
+from surgery_cli.store.filesystem.listing import RECORD, holds_pytree
+from surgery_cli.store.locate.surroundings import checkpoint_at
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.commit_marks import companion_of
 
@@ -50,5 +50,5 @@ def _edited_trees(source: Checkpoint, written: Checkpoint, target: Path) -> list
     if chosen := [name for name in written.items if name]:
         return chosen
     around = target.absolute().parent
-    is_put_in = filesystem.is_folder(around) and holds_items(Listing.of(around))
-    return [target.name] if is_put_in else UNSET
+    found = checkpoint_at(around) if filesystem.is_folder(around) else None
+    return [target.name] if found is not None and not holds_pytree(found) else UNSET

@@ -5,23 +5,19 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
-from typing import Final
 
 from surgery_cli.errors import CheckpointError
-from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.proof.step_metadata_file import ONLY_WITH_ARGUMENTS
 from surgery_cli.proof.surgery_json import decoded
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import RECORD, Listing, holds_pytree, reading, step_name
+from surgery_cli.store.filesystem.listing import RECORD, Listing, holds_pytree, step_name
 from surgery_cli.store.filesystem.small_files import read_small
-from surgery_cli.store.locate.items import holds_items, item_handlers, step_items
+from surgery_cli.store.locate.items import item_handlers, step_items
+from surgery_cli.store.locate.surroundings import checkpoint_at, folders_above
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
-
-_LEVELS: Final = 3
-"""Of folders above a destination: an item lies in a step, and a folder may lie in that."""
 
 
 def put_into_notes(
@@ -30,8 +26,8 @@ def put_into_notes(
     """What a destination inside another checkpoint means for who reads either; ``is_sealed``: the result is."""
     if prepared.output is not None:
         return []
-    above = _folders_above(target)
-    found = next(filter(None, map(_seen, above)), None)
+    above = folders_above(target)
+    found = next(filter(None, map(checkpoint_at, above)), None)
     sealed = next(filter(_is_sealed, above), None)
     if found is None:
         return _unlike_steps(target.absolute(), prepared)
@@ -58,14 +54,8 @@ def put_into_notes(
 
 def checkpoint_around(target: Path) -> Path | None:
     """The checkpoint of which something is a part, be it an item; None for what lies in none."""
-    found = next(filter(None, map(_seen, _folders_above(target))), None)
+    found = next(filter(None, map(checkpoint_at, folders_above(target))), None)
     return None if found is None else found.path
-
-
-def _folders_above(target: Path) -> list[Path]:
-    """The folders that may be, or belong to, a checkpoint; in a bucket, where to look is a request, the nearest."""
-    levels = 1 if isinstance(target, BucketPath) else _LEVELS
-    return [one for one in target.absolute().parents[:levels] if filesystem.is_folder(one)]
 
 
 def _unlike_steps(target: Path, prepared: Prepared) -> list[Consequence]:
@@ -81,7 +71,7 @@ def _unlike_steps(target: Path, prepared: Prepared) -> list[Consequence]:
         like = target.with_name(name)
         if (
             filesystem.is_folder(like)
-            and (seen := _seen(like)) is not None
+            and (seen := checkpoint_at(like)) is not None
             and not holds_pytree(seen)
         ):
             items = quoted(step_items(seen).pytrees, 3)
@@ -91,13 +81,6 @@ def _unlike_steps(target: Path, prepared: Prepared) -> list[Consequence]:
             )
             return [Consequence(DocsPage.ITEM_PUT_IN, said)]
     return []
-
-
-def _seen(folder: Path) -> Listing | None:
-    """A folder that is a tree or a step; None for another."""
-    with reading(folder):
-        listing = Listing.of(folder)
-        return listing if holds_pytree(listing) or holds_items(listing) else None
 
 
 def _as_metadata_say(step: Listing, name: str) -> str:

@@ -390,6 +390,43 @@ def test_a_small_edit_looks_up_little_twice(bucket, checkpoints, anew):
     assert kinds["list"] + kinds["look up"] <= 15, kinds
 
 
+BESIDE_OTHERS = {
+    "edit": ("rescale", "{bucket}/ck", "{bucket}/new", "**", "--by", "2"),
+    "preview": ("rescale", "{bucket}/ck", "{bucket}/new", "**", "--by", "2", "--dry-run"),
+    "force": ("rescale", "{bucket}/ck", "{bucket}/old", "**", "--by", "2", "--force"),
+    "resume": ("rescale", "{bucket}/ck", "{bucket}/new", "**", "--by", "2", "--resume"),
+    "an item": ("rescale", "{bucket}/ck", "{bucket}/run/500/item", "**", "--by", "2"),
+    "a step": ("rescale", "{bucket}/run@500", "{bucket}/new", "**", "--by", "2"),
+    "as a step": (*("rescale", "{bucket}/run@500", "{bucket}/run", "**"), *("--by", "2", "--as-step", "900")),
+    **{
+        name: (name, "{bucket}/ck")
+        for name in ("inspect", "verify", "seal", "log", "doctor", "rescue", "clean")
+    },
+    "newest": ("inspect", "{bucket}/run"),
+    "compact": ("compact", "{bucket}/ck", "{bucket}/new"),
+    "mistyped": ("inspect", "{bucket}/none"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", BESIDE_OTHERS)
+def test_what_stands_beside_costs_no_requests(bucket, surgery, tmp_path, anew, command):
+    """A bucket holds thousands of checkpoints, and a run hundreds of steps: to look into each takes minutes."""
+    saved(tmp_path / "ck", {"w": np.ones((3, 4), np.float32)})
+    asked = []
+    for others in (0, 20):
+        bucket.reset()
+        names = ["ck", "old", "run/500", *(f"other-{n}" for n in range(others))]
+        for name in [*names, *(f"run/{n}" for n in range(others))]:
+            uploaded(bucket, tmp_path / "ck", f"{bucket.root}/{name}")
+        anew()
+        bucket.log.clear()
+        words = [word.format(bucket=bucket.root) for word in BESIDE_OTHERS[command]]
+        ended = surgery(*words)
+        assert ended.code == (2 if command == "mistyped" else 0), ended.err
+        asked.append(len(bucket.log))
+    assert asked[1] <= asked[0] + 2, "a list of more names is at most a page longer"
+
+
 def test_requests_of_a_step_of_a_root_and_of_what_is_replaced(bucket, anew):
     there = uploaded(bucket, SAMPLES / "digits_manager", "gs://bkt/runs/digits")
     plan = plan_of([operation_from_options("rescale", {"at": "params/Dense_1", "by": 2.0})])
