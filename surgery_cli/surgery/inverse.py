@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from shlex import quote
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -14,7 +15,7 @@ from surgery_cli.errors import PlanError, Problem, SurgeryError, UndoError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.planning import plan_from_document
 from surgery_cli.proof.on_record import read_record
-from surgery_cli.proof.record_places import has_several_trees, record_path
+from surgery_cli.proof.record_places import has_several_trees, record_path, recorded_place
 from surgery_cli.proof.surgery_json import Record, misfit
 from surgery_cli.resolution.from_source import Ends, Side
 from surgery_cli.resolution.inverse import ORIGIN, needs_source
@@ -23,13 +24,12 @@ from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.write.step_plan import draft_items
 from surgery_cli.surgery.inverse_proof import differences, is_in_order
+from surgery_cli.surgery.last_run import MOST_NAMED, last_run
 from surgery_cli.surgery.leaf_names import document_names, former_names
 from surgery_cli.surgery.preparation import prepare
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.series import folded
-
-_MOST_NAMED: Final = 12
 
 
 def inverse(source: str, *, options: Options = Options()) -> reports.InversePlan:
@@ -42,7 +42,7 @@ def inverse(source: str, *, options: Options = Options()) -> reports.InversePlan
     chosen = Options(step=options.step, item=options.item)  # what else is said here, `apply` is not
     with reading(path_at(source)):
         checkpoint = open_checkpoint(source, step=chosen.step, item=chosen.item)
-        record = _record_of(checkpoint)
+        record = last_run(checkpoint)
         origin = _origin_of(record, record_path(checkpoint))
         _check_item(source, checkpoint, record, origin)
         _check_there(record, origin)
@@ -64,41 +64,6 @@ def _for(record: Record, document: dict[str, Any]) -> dict[str, Any]:
         return document
     wanted = {ORIGIN: record.source_fingerprint}
     return {"sources": sources, "fingerprints": wanted, **document}
-
-
-def _record_of(checkpoint: Checkpoint) -> Record:
-    record = read_record(checkpoint)
-    if record is not None:
-        record = _last_about(checkpoint, record)
-    if record is None or not record.draft:  # of a seal, or a rescue
-        raise PlanError(
-            f"'{checkpoint.location.root}' has no record of a run",
-            why=f"`surgery` did not write it: '{record_path(checkpoint)}' "
-            + ("says of none" if record else "is not there"),
-            fix="name a checkpoint that an edit has written",
-        )
-    if record.plan.get("output"):
-        raise UndoError(
-            f"'{checkpoint.location.root}' is an export, which no plan makes a checkpoint again",
-            why=f"of '{record.source}' it has the leaves alone, as {checkpoint.layout}",
-            fix="use that checkpoint",
-        )
-    return record
-
-
-def _last_about(checkpoint: Checkpoint, record: Record) -> Record:
-    """The record of the latest run that was about a tree which was chosen: later ones have left that alone."""
-    chosen = {*checkpoint.items}
-    if record.edited_trees is UNSET or chosen & {*record.edited_trees}:
-        return record
-    for entry in reversed(record.history):
-        trees = entry.get("edited_trees")
-        if trees is None or chosen & {*trees}:
-            try:
-                return msgspec.convert(entry, Record)
-            except msgspec.ValidationError as error:
-                raise misfit(record_path(checkpoint), error) from None
-    return record
 
 
 class _UndoingEdit(msgspec.Struct):
@@ -152,7 +117,7 @@ def _check_item(source: str, result: Checkpoint, record: Record, origin: _Origin
     if len(chosen) == 1:
         raise UndoError(
             f"the last run on record did not edit the item '{chosen[0]}', and no other can be undone",
-            why=f"it edited {quoted(edited, _MOST_NAMED)}",
+            why=f"it edited {quoted(edited, MOST_NAMED)}",
             fix="undo that one first; `surgery log` shows all",
         )
 
@@ -185,7 +150,7 @@ def _check_there(record: Record, origin: _Origin) -> None:
     needed = [edit.get("at", "") for edit in record.inverse["edits"] if needs_source(edit)]
     if needed:
         texts = [text for at in needed for text in ([at] if isinstance(at, str) else at)]
-        raise _lost(quoted(folded(texts), _MOST_NAMED), origin)
+        raise _lost(quoted(folded(texts), MOST_NAMED), origin)
 
 
 def _lost(what: str, origin: _Origin) -> UndoError:
@@ -226,15 +191,26 @@ def _proved(
     edited = record.edited_trees or []
     if len(edited) > 1 and not checkpoint.location.prefix_items:
         raise UndoError(
-            f"the run that wrote '{source}' edited {quoted(edited, _MOST_NAMED, word='and')} together",
+            f"the run that wrote '{source}' edited {quoted(edited, MOST_NAMED, word='and')} together",
             why="what it did to one of them alone is not on record",
-            fix="undo all of it: `surgery plan STEP --inverse`, without an item",
+            fix=_way_to_undo_together(checkpoint, edited),
         )
     raise UndoError(
         f"no plan makes '{origin.address}' of '{source}'",
         why=problems[0].what + (f": {problems[0].why}" if problems[0].why else ""),
         fix=f"go on from '{origin.address}', which is as it was",
     )
+
+
+def _way_to_undo_together(checkpoint: Checkpoint, edited: Sequence[str]) -> str:
+    """How to undo a run that was about several items, of which a later one may have been about some."""
+    step = quote(str(recorded_place(checkpoint)))
+    last = read_record(checkpoint, of_all=True)
+    later = [] if last is None else last.edited_trees or []
+    all_of_it = f"all of it: `surgery plan {step} --inverse`, without an item"
+    if {*later} >= {*edited}:
+        return f"undo {all_of_it}"
+    return f"undo first what a later run did to {quoted(later, MOST_NAMED, word='and')}; then {all_of_it}"
 
 
 def _laid_out_before(edits: dict[str, Any], record: Record, origin: _Origin) -> dict[str, Any]:

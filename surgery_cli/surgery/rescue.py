@@ -23,7 +23,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.being_written import claim_around
 from surgery_cli.store.write.aftermath import begin_anew, remaining_notes
-from surgery_cli.store.write.destination import check_destination
+from surgery_cli.store.write.destination import check_address, check_destination
 from surgery_cli.surgery.rescue_fills import Asked, surveyed
 from surgery_cli.surgery.rescue_report import places_said, rescue_report, saved_rows
 from surgery_cli.surgery.rescued_result import Rescue
@@ -71,6 +71,7 @@ def rescue(
     target = None if destination is None else path_of(destination)
     if target is not None:
         _check_free(target)
+        check_address(target)
         check_destination(target, place.root)
     survey, fills, other = surveyed(place, asked, memory_bytes, listener, say)
     rows = saved_rows(survey, fills)

@@ -14,11 +14,17 @@ from surgery_cli.script.user_code import Say
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.array_file import ArrayFile
 from surgery_cli.store.locate.argument import refuse_step_of_run
-from surgery_cli.store.locate.location import locate
+from surgery_cli.store.locate.location import Location, locate
 from surgery_cli.store.open.as_opened import changed_while_read
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.aftermath import with_aftermath
-from surgery_cli.store.write.destination import already_there, being_written, check_destination
+from surgery_cli.store.write.destination import (
+    OUTSIDE,
+    already_there,
+    being_written,
+    check_address,
+    check_destination,
+)
 from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.staging import recover_old, set_aside_of
 from surgery_cli.surgery.preparation import Prepared
@@ -39,10 +45,12 @@ def check_target(
     Raises:
         DestinationError: the destination cannot be used.
     """
+    if prepared.output is None and prepared.checkpoint.location.shape != "file":
+        check_address(target)
     filesystem.look_ahead(target, around=True)
     try:
-        for source in _read_for(target, prepared):
-            check_destination(target, source)
+        for source, other_place in _read_for(target, prepared):
+            check_destination(target, source, other_place)
         if built != target and filesystem.is_taken(target) and (not force or built is None):
             _check_what_stands_at(target, force=force)
     except DestinationError as error:
@@ -61,8 +69,11 @@ def _or_mixed(target: Path, error: DestinationError) -> DestinationError:
     return error if mixture is None else DestinationError(mixture)
 
 
-def _read_for(target: Path, prepared: Prepared) -> Iterator[Path]:
-    """What may not be written: of other steps of the run that the result becomes a step of, those steps alone."""
+def _read_for(target: Path, prepared: Prepared) -> Iterator[tuple[Path, str]]:
+    """What may not be written, and where else the result may go.
+
+    Of other steps of the run that the result becomes a step of, those steps alone.
+    """
     own = step_beside(target, prepared)
     for source in prepared.sources.values():
         location = source.location if isinstance(source, Checkpoint) else None
@@ -70,7 +81,15 @@ def _read_for(target: Path, prepared: Prepared) -> Iterator[Path]:
         is_beside = (
             own is not None and step is not None and filesystem.real(step).parent == own.parent
         )
-        yield step if is_beside and step is not None else source.place_on_disk
+        place = step if is_beside and step is not None else source.place_on_disk
+        yield place, _other_place(location)
+
+
+def _other_place(location: Location | None) -> str:
+    if location is None or location.shape != "root":
+        return OUTSIDE
+    tree = quote(str(next(iter(location.items.values()))))
+    return f"{OUTSIDE}; `--as-step N` makes a step of the run; a tree, named as {tree}, can become an item of a step"
 
 
 def _check_what_stands_at(target: Path, *, force: bool) -> None:

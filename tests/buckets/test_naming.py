@@ -4,8 +4,10 @@ import random
 from pathlib import Path
 
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 import tensorstore as ts
+from etils import epath
 from safetensors.numpy import save_file
 
 from surgery_cli.inputs.buckets import is_bucket_name
@@ -148,3 +150,27 @@ def test_what_no_object_is_called_is_said_at_once(surgery, tmp_path, key, words)
     refused = surgery(*(word.format(bad=f"gs://bkt/{key}x", ck=there) for word in words))
     assert refused.code in (2, 3), refused
     assert "names nothing that can be read there" in refused.err
+
+
+@pytest.mark.parametrize("cut", "?#")
+def test_no_result_is_put_where_orbax_looks_elsewhere(bucket, surgery, tmp_path, cut):
+    there = uploaded(bucket, saved(tmp_path / "ck"), "gs://bkt/ck")
+    odd = f"{bucket.root}/a{cut}b/new"
+    ways = [
+        ("rescale", there, odd, "params", "--by", "2"),
+        ("rescue", there, odd),
+        ("compact", there, odd),
+    ]
+    for words in [*ways, (*ways[0], "--dry-run")]:
+        refused = surgery(*words)
+        assert refused.code == 2
+        assert f"Orbax cannot restore from '{odd}'" in refused.err
+    assert not bucket.names(f"a{cut}b")
+    # a place that it does not read may be called as one likes
+    assert surgery("export", there, f"{odd}.npz", "--to", "npz").code == 0
+    assert surgery("compact", there, tmp_path / f"a{cut}b").code == 0
+    # as the one who refuses it would have it
+    bucket.upload(tmp_path / "ck", odd)
+    bucket.put("bkt", odd.removeprefix("gs://bkt/") + "/commit_success.txt", b"")
+    with ocp.PyTreeCheckpointer() as checkpointer, pytest.raises((ValueError, OSError)):
+        checkpointer.restore(epath.Path(odd))

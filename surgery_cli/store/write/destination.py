@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
+from typing import Final
 
 from surgery_cli.errors import DestinationError, WriteError
 from surgery_cli.inputs.buckets import BucketPath
@@ -21,11 +22,34 @@ from surgery_cli.store.filesystem.owners import OWNER_FILE
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.write.commit_marks import is_marked
 
+_CUT_AT: Final = "?#"
+"""Where Orbax cuts an address, which it writes as a URL: what it saves there comes to lie elsewhere."""
 
-def check_destination(destination: Path, source: Path) -> None:
+
+def check_address(destination: Path) -> None:
+    """Refuse a place in a bucket from which Orbax would read another one.
+
+    Raises:
+        DestinationError: so.
+    """
+    if isinstance(destination, BucketPath):
+        cut = next((one for one in destination.key if one in _CUT_AT), None)
+        if cut is not None:
+            raise DestinationError(
+                f"Orbax cannot restore from '{destination}'",
+                why=f"it ends an address in a bucket at a '{cut}', and would look elsewhere",
+                fix=f"name a place without '{cut}'",
+            )
+
+
+OUTSIDE: Final = "name a directory outside of it"
+
+
+def check_destination(destination: Path, source: Path, other_place: str = OUTSIDE) -> None:
     """Refuse a destination that must not be written, before any work, whatever stands there.
 
-    ``source`` is everything that must not change: the root that holds the step which is read.
+    ``source`` is everything that must not change: the root that holds the step which is read. ``other_place``: what
+    to do instead of writing into that.
 
     Raises:
         DestinationError: it lies in the source, is the source, or holds it, or cannot be made.
@@ -53,7 +77,7 @@ def check_destination(destination: Path, source: Path) -> None:
         raise DestinationError(
             f"'{destination}' lies inside the source '{origin}'",
             why="the source is never written to",
-            fix="name a directory outside of it",
+            fix=other_place,
         )
     if real in origin.parents:
         raise DestinationError(
