@@ -10,7 +10,13 @@ from shlex import quote
 
 import msgspec
 
-from surgery_cli.errors import CheckpointError, LimitError, NotPermittedError, SurgeryError
+from surgery_cli.errors import (
+    CheckpointError,
+    LimitError,
+    NotPermittedError,
+    Problem,
+    SurgeryError,
+)
 from surgery_cli.examination.footprint import NOTHING_SEEN, Footprint
 from surgery_cli.examination.places import Kind, Place
 from surgery_cli.examination.rescue_advice import NOTHING_WHOLE, beside, with_rescue
@@ -125,7 +131,10 @@ def _opened(place: Place, seen: Footprint) -> Condition:
             return _uncommitted(place, seen)
         for new in locked_in(place.path):
             found = Condition(place=place, state=State.UNFINISHED, seen=seen)
-            return _of_run(found, lock_of(new))
+            mixture = half_replaced(new)
+            return (
+                _of_run(found, lock_of(new)) if mixture is None else _half_replaced(found, mixture)
+            )
         items = step_items(listing)
         if items.others and not (items.pytrees or items.unfinished or items.absent):
             why = ["it holds no tree of leaves"]
@@ -195,12 +204,16 @@ def _uncommitted(place: Place, seen: Footprint) -> Condition:
     found = Condition(place=place, state=State.UNFINISHED, of="Orbax", seen=seen)
     lock = lock_around(place.path)
     if (mixture := half_replaced(place.path)) is not None:
-        said = [mixture.what, mixture.why]
-        return msgspec.structs.replace(found, of="surgery", why=said, todo=mixture.fix)
+        return _half_replaced(found, mixture)
     if lock is not None:
         return _of_run(found, lock)
     why = "its mark `commit_success.txt`, which comes last, is not there"
     return with_rescue(msgspec.structs.replace(found, why=[why]), is_save=True)
+
+
+def _half_replaced(found: Condition, mixture: Problem) -> Condition:
+    why = [mixture.what, mixture.why]
+    return msgspec.structs.replace(found, of="surgery", why=why, todo=mixture.fix)
 
 
 def _of_run(found: Condition, lock: Path) -> Condition:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.inputs.limits import STORED_VALUES
@@ -22,11 +23,23 @@ from surgery_cli.store.orbax.btree import (
 )
 from surgery_cli.store.orbax.stored_values import NOT_RENAMED, FileRange, StoredValue
 
+_DATA_FILE: Final = re.compile("[0-9a-f]{32}")
+"""How TensorStore, and this program, call a file of values and nodes."""
+
 
 def is_database(folder: Path) -> bool:
     """True if files of a database stand in a folder."""
-    names = set(filesystem.names(folder))
-    return not names.isdisjoint({MANIFEST, MANIFEST + NOT_RENAMED, *DATA_FOLDERS})
+    entries = filesystem.entries(folder)
+    if any(one.name in (MANIFEST, MANIFEST + NOT_RENAMED) and one.is_file for one in entries):
+        return True
+    return any(holds_files(folder / name, _DATA_FILE) for name in DATA_FOLDERS)
+
+
+def holds_files(folder: Path, named: re.Pattern[str]) -> bool:
+    """True for a folder of such files alone: a checkpoint may be called ``d``, too, and has folders or other names."""
+    entries = filesystem.entries_if_any(folder)
+    is_flat = not any(one.is_folder for one in entries)
+    return is_flat and any(named.match(one.name) for one in entries)
 
 
 def databases_of(item: Path) -> list[Path]:

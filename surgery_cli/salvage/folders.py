@@ -8,6 +8,7 @@ from pathlib import Path
 from surgery_cli.salvage.states import Route
 from surgery_cli.salvage.values import Values
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import is_leftover
 from surgery_cli.store.orbax.btree import DATA_FOLDERS, DONOR_PREFIX, PROCESS_PREFIX
 from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS
 from surgery_cli.store.orbax.stored_values import NOT_RENAMED, FileRange
@@ -30,6 +31,6 @@ def _files(item: Path) -> Iterator[tuple[str, int]]:
         is_other = entry.name in (*DATA_FOLDERS, ARRAY_METADATAS) or entry.name.startswith(
             (PROCESS_PREFIX, DONOR_PREFIX)
         )
-        if entry.is_folder and not is_other:
+        if entry.is_folder and not is_other and not is_leftover(entry.name):
             for file in filesystem.files_below(item / entry.name):
                 yield file.removeprefix(f"{item}/"), filesystem.size(file)

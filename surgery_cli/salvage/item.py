@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +15,7 @@ from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.limits import CHUNKS
 from surgery_cli.salvage.aggregate import is_aggregate
-from surgery_cli.salvage.databases import databases_of, values_of
+from surgery_cli.salvage.databases import databases_of, holds_files, values_of
 from surgery_cli.salvage.decoded_arrays import decoded, digest_of
 from surgery_cli.salvage.descriptions import described_by_others
 from surgery_cli.salvage.file_leaf import FileLeaf
@@ -52,6 +53,7 @@ from surgery_cli.tree.paths import LeafPath, stored_name
 from surgery_cli.tree.specs import LeafKind
 
 _NOTHING: Final = "nothing of it was found"
+_OF_A_PROCESS: Final = re.compile("process_")
 
 
 def is_item(folder: Path) -> bool:
@@ -60,7 +62,7 @@ def is_item(folder: Path) -> bool:
         return True
     if is_aggregate(folder / AGGREGATE):
         return True
-    if databases_of(folder) or filesystem.is_folder(folder / ARRAY_METADATAS):
+    if databases_of(folder) or holds_files(folder / ARRAY_METADATAS, _OF_A_PROCESS):
         return True
     return any(
         name in DOCUMENT_NAMES.values()

@@ -84,6 +84,10 @@ def test_however_it_is_named_it_is_said_that_clean_puts_the_new_one_there(
             assert f"'{new}' is half replaced" in refused.err, (words, refused.err)
             stale = " --stale" * is_elsewhere
             assert f"`surgery clean {new}{stale}` puts the new one in its place" in refused.err
+    for place in dict.fromkeys([new, run, f"{run}/{built.split('/')[1]}"]):
+        seen = surgery("doctor", place, "--settled", "0")
+        assert seen.code == 1
+        assert f"`surgery clean {new}{stale}` puts the new one in its place" in seen.out, seen.out
 
 
 def check_new(service, tmp_path):

@@ -347,6 +347,31 @@ def test_a_folder_of_several_checkpoints_is_none(saved, older):
         surgery.rescue(str(saved.parent))
 
 
+@pytest.mark.parametrize("is_ocdbt", [True, False], ids=["ocdbt", "a file a chunk"])
+@pytest.mark.parametrize("name", ["d", "ocdbt_data", "array_metadatas", "manifest.ocdbt"])
+def test_checkpoints_may_be_called_as_what_stands_in_one(tmp_path, name, is_ocdbt):
+    """The folder that holds them is no tree for that."""
+    handler = ocp.PyTreeCheckpointHandler(use_ocdbt=is_ocdbt)
+    with ocp.Checkpointer(handler) as checkpointer:
+        for one in (name, "other"):
+            checkpointer.save(tmp_path / "all" / one, {"w": np.ones(3, np.float32)})
+    seen = {one.path: one.state for one in surgery.doctor(str(tmp_path / "all")).places}
+    assert seen == dict.fromkeys((name, "other"), "whole")
+    with pytest.raises(PlanError, match="is no one checkpoint"):
+        surgery.rescue(str(tmp_path / "all"))
+    assert surgery.rescue(str(tmp_path / "all" / name)).is_whole
+
+
+def test_what_runs_leave_in_a_tree_is_none_of_its_leaves(tmp_path):
+    tree = tmp_path / "tree"
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=False)) as checkpointer:
+        checkpointer.save(tree, {"w": np.ones(3, np.float32)})
+    for left in (".new.surgery-tmp-0123abcd/new", "old.surgery-old"):
+        shutil.copytree(tree / "w", tree / left / "w")
+    (tree / "_METADATA").unlink()
+    assert [row.path for row in surgery.rescue(str(tree)).leaves] == ["w"]
+
+
 def test_a_small_file_that_is_not_what_was_sealed_is_named(saved, tmp_path):
     surgery.seal(str(saved))
     metadata = saved / "_METADATA"
