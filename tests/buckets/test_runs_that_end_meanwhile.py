@@ -2,6 +2,9 @@
 
 import itertools
 import json
+import subprocess
+import sys
+from contextlib import ExitStack
 
 import msgspec
 import pytest
@@ -34,7 +37,12 @@ TRUE = (AT_WORK, "changed while it was read", "the destination 'ROOT/run/new' ex
 
 
 class Run:
-    """A run to `new` that is about to end, of this machine or another; ``begun``: what it writes is not marked yet."""
+    """A run to `new` that is about to end, of this machine or another; ``begun``: what it writes is not marked yet.
+
+    ``process``: whose it is, and ends with it.
+    """
+
+    process = None
 
     def __init__(self, service, folder, *, elsewhere, begun):
         self.service, self.folder, self.begun = service, folder, begun
@@ -44,9 +52,14 @@ class Run:
             "builds": f"{service.root}/run/" + ("new" if begun else ".new.surgery-tmp-0123abcd")
         }
         said |= {"replaces": False} if begun else {"marked": True}
-        self.lock = json.dumps(said).encode()
+        self.said = said
         uploaded(service, folder, f"{service.root}/run/new")
         self.before = service.names()
+
+    @property
+    def lock(self):
+        own = {} if self.process is None else {"pid": self.process.pid, "started": ""}
+        return json.dumps(self.said | own).encode()
 
     def starts(self):
         for name in set(self.service.names()) - set(self.before):
@@ -61,34 +74,62 @@ class Run:
             if self.begun:
                 self.service.put("bkt", f"run/new/{MARK}", self.lock)
             self.service.remove(LOCK)
+            if self.process is not None:
+                self.process.kill()
+                self.process.wait()
 
-    def ends_at(self, moment):
-        """It ends before the request of this number is answered; gives whether there was one."""
-        count, reached = itertools.count(1), []
+    def ends_at(self, moment, monkeypatch):
+        """It ends before this request is answered, with its process just after; gives whether there was one."""
+        count, reached, answer = itertools.count(1), [], self.service.answer
 
-        def before(_):
+        def ends(_=None):
             if next(count) == moment:
                 reached.append(moment)
                 self.ends()
 
-        self.service.before = before
+        async def answered(request):
+            found = await answer(request)
+            ends()
+            return found
+
+        if self.process is None:
+            self.service.before = ends
+        else:
+            monkeypatch.setattr(self.service, "answer", answered)
         return reached
+
+
+@pytest.fixture
+def process():
+    """Starts one that does nothing."""
+    with ExitStack() as stack:
+
+        def started():
+            words = [sys.executable, "-c", "import time; time.sleep(600)"]
+            one = stack.enter_context(subprocess.Popen(words))
+            stack.callback(one.kill)
+            return one
+
+        yield started
 
 
 @pytest.mark.covers(1)
 @pytest.mark.parametrize("begun", [True, False], ids=["writes", "replaces"])
-@pytest.mark.parametrize("elsewhere", [True, False], ids=["elsewhere", "here"])
+@pytest.mark.parametrize("where", ["elsewhere", "here", "here, of a process of its own"])
 @pytest.mark.parametrize("name", COMMANDS)
-def test_at_each_request(service, tmp_path, surgery, name, elsewhere, begun):
+def test_at_each_request(service, tmp_path, surgery, process, monkeypatch, name, where, begun):
+    elsewhere = where == "elsewhere"
     run = Run(service, saved(tmp_path / "ck"), elsewhere=elsewhere, begun=begun)
     for moment in range(1, LOOKS + 1):
+        run.process = process() if where.endswith("own") else None
         run.starts()
         place = f"{service.root}/run"
         names = {"SRC": str(tmp_path / "ck"), "NEW": f"{place}/new", "RUN": place}
         names["OUT"] = str(tmp_path / f"out{moment}")
         words = [names.get(word, word) for word in COMMANDS[name]]
-        reached = run.ends_at(moment)
-        result = surgery(*words)
+        with monkeypatch.context() as patched:
+            reached = run.ends_at(moment, patched)
+            result = surgery(*words)
         service.before = lambda request: None
         if not reached:
             break
@@ -97,6 +138,7 @@ def test_at_each_request(service, tmp_path, surgery, name, elsewhere, begun):
             told = [text.replace("ROOT", service.root) for text in TRUE]
             assert any(text in result.err for text in told), (moment, result.err)
             assert ".surgery-tmp-lock' changed" not in result.err
+            assert "removed its lock" not in result.err
             is_over = AT_WORK not in result.err and "exists" not in result.err
             assert ("run the command again" in result.err) == is_over
         assert LOCK not in service.names()

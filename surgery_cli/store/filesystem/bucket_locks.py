@@ -16,7 +16,7 @@ from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket import Buckets
 from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK, holds_t5x
-from surgery_cli.store.filesystem.processes import Claim, Owner, claim_by
+from surgery_cli.store.filesystem.processes import Claim, Owner, State, claim_by
 
 T = TypeVar("T")
 
@@ -99,11 +99,17 @@ def claim_of(lock: Path) -> Claim:
     """
     name = lock.name[1 : -len(f"{STAGING_MARK}lock")]
     destination = str(lock.with_name(name))
-    filesystem.forget(lock)
-    content = content_of(lock)
-    owner, kept = said_in(content, Owner), said_in(content, _Kept)
-    goes_on = ", or the command with `--resume` that was typed then goes on" if kept else ""
-    return claim_by(owner, lock, destination, goes_on=goes_on)
+    while True:
+        filesystem.forget(lock)
+        content = content_of(lock)
+        owner, kept = said_in(content, Owner), said_in(content, _Kept)
+        goes_on = ", or the command with `--resume` that was typed then goes on" if kept else ""
+        claim = claim_by(owner, lock, destination, goes_on=goes_on)
+        if claim.state is not State.DEAD:
+            return claim
+        filesystem.forget(lock)  # a run that has ended since has removed it as its last deed
+        if content_of(lock) == content:
+            return claim
 
 
 class _Kept(msgspec.Struct):
