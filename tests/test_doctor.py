@@ -542,6 +542,37 @@ def test_leaves_are_in_their_place_only_if_no_tree_on_record_is_gone(tmp_path, l
         assert f"copy '{lost}' again" in found.todo
 
 
+@pytest.mark.parametrize("damage", ["added", "folder", "changed", "leaf"])
+def test_files_that_are_not_as_they_were_sealed_are_no_leaves(saved, tmp_path, command, damage):  # noqa: F811
+    run = shutil.copytree(saved, tmp_path / "run")
+    surgery.seal(str(run / "6"))
+    if damage == "added":
+        (run / "6/note.txt").write_text("new")
+    elif damage == "folder":
+        (run / "6/folder").mkdir()
+    elif damage == "changed":
+        metadata = run / "6/_CHECKPOINT_METADATA"
+        metadata.write_bytes(metadata.read_bytes() + b" ")
+    else:
+        data = max((run / "6").rglob("d/*"), key=lambda file: file.stat().st_size)
+        raw = bytearray(data.read_bytes())
+        raw[len(raw) // 3] ^= 1
+        data.write_bytes(raw)
+    (seen,) = (one for one in surgery.doctor(str(run), read_data=True).places if one.path == "6")
+    assert seen.state == "damaged"
+    assert (seen.whole_leaves == seen.leaves) == (damage != "leaf")
+    assert ("surgery rescue" in seen.todo) == (damage == "leaf")
+    if damage == "folder":
+        assert "take 'folder' away" in seen.todo
+        assert "surgery seal" not in seen.todo
+    elif damage != "leaf":
+        anew = " --anew" if damage == "changed" else ""
+        assert f"`surgery seal {run}/6{anew}` records what is there" in seen.todo
+        assert command("seal", run / "6", *anew.split()).code == 0
+        (seen,) = (o for o in surgery.doctor(str(run), read_data=True).places if o.path == "6")
+        assert seen.state == "whole"
+
+
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_what_metadata_cannot_show_is_said_and_found_where_data_is_read(command, tmp_path, share):  # noqa: F811
     saved = tmp_path / "ck"

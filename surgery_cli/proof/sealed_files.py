@@ -106,16 +106,18 @@ def check_taken_files(checkpoint: Checkpoint, hashes: Mapping[str, str]) -> None
 def _refuse_other_names(
     checkpoint: Checkpoint, sealed: AbstractSet[str], present: AbstractSet[str]
 ) -> None:
-    fates = [(key, "is gone") for key in sorted(sealed - present)]
-    fates += [(key, "was not there when it was sealed") for key in sorted(present - sealed)]
+    back = "put it back as it was; `surgery seal --anew` records what is there, if that is meant"
+    away = "take it away; `surgery seal` records it as well, if it is meant to be there"
+    fates = [(key, "is gone", back) for key in sorted(sealed - present)]
+    fates += [(key, "was not there when it was sealed", away) for key in sorted(present - sealed)]
     if fates:
         raise CheckpointError.of(
             Problem(
                 f"the file '{key}' of '{checkpoint.address}' {fate}",
                 why="the checkpoint is sealed, and a result takes over what stands in it",
-                fix="put it back as it was; `surgery seal --anew` records what is there, if that is meant",
+                fix=fix,
             )
-            for key, fate in fates
+            for key, fate, fix in fates
         )
 
 

@@ -18,7 +18,7 @@ from surgery_cli.reports.differences import Change, Difference
 from surgery_cli.reports.edits import EditLine, InversePlan, Judgement, Preview, Report
 from surgery_cli.reports.examination import Examination, ExaminedPlace
 from surgery_cli.reports.exports import Exported, ExportedFile
-from surgery_cli.reports.findings import Finding
+from surgery_cli.reports.findings import Finding, Subject
 from surgery_cli.reports.history import History, HistoryEntry
 from surgery_cli.reports.layout import HostReads, ReadLeaf, Resharded
 from surgery_cli.reports.rescue import Rescued, SavedRow
@@ -62,6 +62,7 @@ __all__ = [
     "Sampled",
     "SavedRow",
     "Seal",
+    "Subject",
     "Verdict",
     "as_builtins",
 ]

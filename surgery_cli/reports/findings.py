@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -10,11 +11,26 @@ from msgspec import UNSET, UnsetType
 from surgery_cli.document import Case
 
 
+class Subject(StrEnum):
+    """What a finding is about."""
+
+    LEAF = "leaf"
+    NODE = "node"
+    """A container of leaves."""
+    FILE = "file"
+    """One beside values, or a folder."""
+    ITEM = "item"
+    """One that is no tree."""
+    RECORD = "record"
+    """The digests that all was to be held against."""
+
+
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something that ``verify`` found: a damaged leaf, or a disagreement with what it was held against."""
 
     path: str
     what: str
+    about: Subject = Subject.LEAF
     here: str = ""
     there: str = ""
     detail: str = ""

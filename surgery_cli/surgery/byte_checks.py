@@ -17,7 +17,7 @@ from surgery_cli.script.user_code import Say
 from surgery_cli.settings.sample import Sample
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.expected_digests import Expected
-from surgery_cli.surgery.file_checks import file_findings
+from surgery_cli.surgery.file_checks import ADDED_FOLDER, file_findings
 from surgery_cli.surgery.leaf_checks import LeafChecks
 from surgery_cli.surgery.leaf_names import containers_of, document_names, spellings
 from surgery_cli.surgery.sampling import drawn, everything
@@ -72,7 +72,7 @@ def check_bytes(
     notes += _named("infinite values", infinite)
     of_files = file_findings(files, chosen.files, expected, listener) if expected.files else []
     findings += of_files + _folder_findings(checkpoint, expected)
-    findings += [reports.Finding(x, "item unreadable", detail=why) for x, why in beside.faults]
+    findings += _item_findings(beside)
     if sample is not None and has_side_values(checkpoint):
         notes.append(_SIDE_VALUES_UNREAD)
     if not findings:
@@ -119,8 +119,15 @@ def _unsealed_notes(expected: Expected) -> list[Remark]:
 
 def _metadata_findings(checkpoint: Checkpoint) -> list[reports.Finding]:
     return [
-        reports.Finding(file, "metadata", detail=detail)
+        reports.Finding(file, "metadata", reports.Subject.FILE, detail=detail)
         for file, detail in metadata_faults(checkpoint)
+    ]
+
+
+def _item_findings(beside: SideValues) -> list[reports.Finding]:
+    return [
+        reports.Finding(name, "item unreadable", reports.Subject.ITEM, detail=why)
+        for name, why in beside.faults
     ]
 
 
@@ -128,7 +135,7 @@ def _folder_findings(checkpoint: Checkpoint, expected: Expected) -> list[reports
     """A seal knows no folders: one that Orbax takes for an item, and that has no file of the seal, is not sealed."""
     is_whole = bool(expected.files) and "" in expected.sealed_within
     folders = unsealed_folders(checkpoint, expected.files) if is_whole else []
-    return [reports.Finding(name, "folder without a sealed file") for name in folders]
+    return [reports.Finding(name, ADDED_FOLDER, reports.Subject.FILE) for name in folders]
 
 
 def _container_findings(checkpoint: Checkpoint, expected: Expected) -> Iterator[reports.Finding]:
@@ -137,7 +144,9 @@ def _container_findings(checkpoint: Checkpoint, expected: Expected) -> Iterator[
         return
     known = [path for path in checkpoint.tree if expected.key_of(path) in expected.digests]
     for node, here, there in other_containers(known, expected.containers):
-        yield reports.Finding(str(node) or ".", "container", here=here, there=there)
+        yield reports.Finding(
+            str(node) or ".", "container", reports.Subject.NODE, here=here, there=there
+        )
 
 
 def _counted(checkpoint: Checkpoint, counts: Mapping[str, NonFinite]) -> dict[str, Counted]:

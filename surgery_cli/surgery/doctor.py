@@ -27,6 +27,7 @@ from surgery_cli.store.filesystem.listing import Listing, reads
 from surgery_cli.store.locate.refusals import missing
 from surgery_cli.store.locate.step_formats import formats_text, step_formats
 from surgery_cli.store.locate.steps import find_steps
+from surgery_cli.surgery.file_checks import ADDED, ADDED_FOLDER
 from surgery_cli.surgery.rescue import rescue
 from surgery_cli.surgery.verify import verify
 from surgery_cli.words.lists import quoted
@@ -157,20 +158,41 @@ def _verified(
         f"{one.path}: {one.what}{f' ({one.detail})' if one.detail else ''}"
         for one in verdict.findings
     ]
-    items = [one.path for one in verdict.findings if one.what.startswith("item ")]
-    bad = {one.path for one in verdict.findings} - {*items}
-    todo = f"`surgery rescue {quote(str(path))}` shows what is left, leaf by leaf"
-    if items and not bad:
-        again = quoted(list(dict.fromkeys(items)), 4, word="and")
-        todo = f"every leaf is in its place: copy {again} again from where it is whole"
+    bad = {one.path for one in verdict.findings if one.about is reports.Subject.LEAF}
     return replace(
         row,
         **counts,
         state=str(State.DAMAGED),
         why=why,
-        todo=todo,
+        todo=_todo(verdict.findings, quote(str(path))),
         whole_leaves=None if row.leaves is None else row.leaves - len(bad),
     )
+
+
+def _todo(findings: Sequence[reports.Finding], path: str) -> str:
+    """What to do about what `verify` found."""
+    of = {one.about for one in findings}
+    items = [one.path for one in findings if one.about is reports.Subject.ITEM]
+    if of == {reports.Subject.ITEM}:
+        again = quoted(list(dict.fromkeys(items)), 4, word="and")
+        return f"every leaf is in its place: copy {again} again from where it is whole"
+    if of == {reports.Subject.FILE}:
+        return f"every leaf is in its place: {_todo_of_files(findings, path)}"
+    return f"`surgery rescue {path}` shows what is left, leaf by leaf"
+
+
+def _todo_of_files(findings: Sequence[reports.Finding], path: str) -> str:
+    files = [one for one in findings if one.what != ADDED_FOLDER]
+    folders = {one.path for one in findings} - {one.path for one in files}
+    empty = [one for one in folders if not any(file.path.startswith(f"{one}/") for file in files)]
+    todo = [f"take {quoted(sorted(empty), 4, word='and')} away, where no file is"] if empty else []
+    if files:
+        anew = "" if all(one.what == ADDED for one in files) else " --anew"
+        todo.append(
+            "put the files back as they were;"
+            f" `surgery seal {path}{anew}` records what is there, if that is meant"
+        )
+    return "; ".join(todo)
 
 
 def _with_older_steps(

@@ -73,7 +73,12 @@ def on_record(checkpoint: Checkpoint) -> Expected:
     except CheckpointError as error:
         damage = list(error.problems)
     found = [
-        reports.Finding(path=one.path or name, what="record", detail=one.why or one.what)
+        reports.Finding(
+            path=one.path or name,
+            what="record",
+            about=reports.Subject.RECORD,
+            detail=one.why or one.what,
+        )
         for one in damage
     ]
     if record is not None:

@@ -17,6 +17,9 @@ from surgery_cli.surgery.expected_digests import Expected
 from surgery_cli.surgery.sampling import DIGEST_BYTES, Parts
 from surgery_cli.words.lists import listed
 
+ADDED: Final = "file added"
+ADDED_FOLDER: Final = "folder without a sealed file"
+
 _MOST_PIECES: Final = 4
 
 
@@ -47,7 +50,11 @@ def file_findings(
     for task, one in zip(tasks, in_order(_digest, costs, READ_AT_ONCE * READ_BYTES), strict=True):
         found.setdefault(task.key, []).append((task, one))
         meter.advance(task.bytes, task.key)
-    findings = [reports.Finding(key, "file added") for key in files if key not in expected.files]
+    findings = [
+        reports.Finding(key, ADDED, reports.Subject.FILE)
+        for key in files
+        if key not in expected.files
+    ]
     for key, known in expected.file_blocks.items():
         if (
             key in files
@@ -55,11 +62,13 @@ def file_findings(
             and (size := filesystem.size(files[key])) != known.bytes
         ):
             said = f"it has {size:,} bytes, and had {known.bytes:,}"
-            findings.append(reports.Finding(key, "file changed", detail=said))
+            findings.append(reports.Finding(key, "file changed", reports.Subject.FILE, detail=said))
     for key, reads in found.items():
         findings += _judged(key, reads, expected)
     return findings + [
-        reports.Finding(key, "file missing") for key in expected.files if key not in files
+        reports.Finding(key, "file missing", reports.Subject.FILE)
+        for key in expected.files
+        if key not in files
     ]
 
 
@@ -88,13 +97,17 @@ def _judged(
     for _, one in reads:
         if isinstance(one, CheckpointError):
             why = one.problems[0].why or one.problems[0].what
-            return [reports.Finding(key, "file unreadable", detail=why)]
+            return [reports.Finding(key, "file unreadable", reports.Subject.FILE, detail=why)]
     if key not in expected.files:
         return []
     (first, digest), *_ = reads
     if first.piece is None:
         here, there = f"sha256:{digest}", expected.files[key]
-        return [] if here == there else [reports.Finding(key, "file changed", here, there)]
+        return (
+            []
+            if here == there
+            else [reports.Finding(key, "file changed", reports.Subject.FILE, here, there)]
+        )
     digests, width = expected.file_blocks[key].digests, 2 * DIGEST_BYTES
     other = [
         f"bytes {task.start:,} to {task.start + task.bytes:,}"
@@ -104,4 +117,4 @@ def _judged(
     if not other:
         return []
     said = f"not what was sealed: {listed(other, _MOST_PIECES)}"
-    return [reports.Finding(key, "file changed", detail=said)]
+    return [reports.Finding(key, "file changed", reports.Subject.FILE, detail=said)]

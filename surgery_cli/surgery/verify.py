@@ -137,7 +137,7 @@ def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
     names = document_names({**checkpoint.tree.texts, **tree.texts})
     findings = [
         *(
-            reports.Finding(str(node), "container", here=one, there=another)
+            reports.Finding(str(node), "container", reports.Subject.NODE, here=one, there=another)
             for node, (one, another) in unlike_containers(pairs).items()
         ),
         *(
