@@ -6,7 +6,7 @@ is on record of the first is found under its name, and of the other it is found 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -210,6 +210,11 @@ def _together(step: Record | None, own: Mapping[str, Record], asked: Sequence[st
 def entries(record: Record) -> list[dict[str, Any]]:
     """A record and those before it, the latest last, as they stand in the history of a later one."""
     return [*record.history, decode_json(msgspec.json.encode(record)) | {"history": []}]
+
+
+def history_of(records: Iterable[Record]) -> list[dict[str, Any]]:
+    """Each run of these records once, the latest last."""
+    return _in_order([entry for record in records for entry in entries(record)])
 
 
 def _in_order(every: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

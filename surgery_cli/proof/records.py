@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -95,10 +95,15 @@ def history_after(source: Checkpoint, digests: Mapping[str, LeafDigest]) -> list
     A digest that several runs left alone stands in the last record only: a record grows by what a run did.
     """
     old = read_record(source, of_all=True)
-    if old is None:
-        return []
+    return [] if old is None else without_repeated(entries(old), digests)
+
+
+def without_repeated(
+    history: Iterable[dict[str, Any]], digests: Mapping[str, LeafDigest]
+) -> list[dict[str, Any]]:
+    """Earlier records without what they say of files, and without those ``digests`` that stand in a newer one."""
     newest = decode_json(msgspec.json.encode(digests))
-    return [_without(newest, entry) for entry in entries(old)]
+    return [_without(newest, entry) for entry in history]
 
 
 def _without(newest: Mapping[str, Any], entry: dict[str, Any]) -> dict[str, Any]:

@@ -37,6 +37,8 @@ class Survey(msgspec.Struct, frozen=True):
     """Items of which nothing is left, and what beside the trees is not what was sealed, or does not decode, by name."""
     record_fault: str = ""
     """What is wrong with the record of digests, if it cannot be gone by."""
+    records: list[Record] = []
+    """Those that tell of runs before: of the step, and of items that were put into it."""
 
     def path(self, item: str, inner: LeafPath) -> LeafPath:
         """See ``BrokenPlace.path``."""
@@ -54,6 +56,7 @@ def survey(
     items: dict[str, BrokenItem | BrokenFile] = {}
     leaves: dict[str, dict[LeafPath, SavedLeaf]] = {}
     record, fault = _record_of(place)
+    records = [] if record is None else [record]
     for name, folder in place.items.items():
         form = format_of_broken(folder) if filesystem.is_file(folder) else None
         distrusted = sidecars_unlike_seal(place, folder, record)
@@ -63,7 +66,10 @@ def survey(
             else BrokenFile(folder, form, other)
         )
         meter = Meter(listener, "reading", item.stored_bytes)
-        known = _recorded(_about(record, place, name), name, item.structure.entries)
+        about = _about(record, place, name)
+        if about is not None and about not in records:
+            records.append(about)
+        known = _recorded(about, name, item.structure.entries)
         leaves[name] = item.leaves(memory_bytes, known, meter.advance)
     empty = {
         name: "nothing of its leaves is left"
@@ -76,7 +82,7 @@ def survey(
         if name not in place.lost and not filesystem.is_taken(place.root / name)
     }
     others = undecodable_beside(place, memory_bytes) | others_unlike_seal(place, record)
-    return Survey(place, items, leaves, {**place.lost, **empty, **others}, fault)
+    return Survey(place, items, leaves, {**place.lost, **empty, **others}, fault, records)
 
 
 def _about(record: Record | None, place: BrokenPlace, name: str) -> Record | None:

@@ -87,7 +87,9 @@ def rescue(
         raise CheckpointError(
             f"no leaf of '{broken}' is whole", why=_why(lacking), fix="nothing can be written"
         )
-    record = Rescue(survey, kept, rows, before, memory_bytes).appear(target)
+    is_filled = other is not None and any(row.filled_from for row in rows)
+    donors = {other.address: other.fingerprint} if other is not None and is_filled else {}
+    record = Rescue(survey, kept, rows, before, donors, memory_bytes).appear(target)
     return msgspec.structs.replace(
         report,
         destination=str(target),

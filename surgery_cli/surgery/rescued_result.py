@@ -17,8 +17,10 @@ from surgery_cli.proof.damaged_text import json_object
 from surgery_cli.proof.files import file_key
 from surgery_cli.proof.metadata_files import metadata_faults
 from surgery_cli.proof.new_records import record_around
+from surgery_cli.proof.on_record import history_of
+from surgery_cli.proof.record_parts import ChangedLeaf
 from surgery_cli.proof.record_places import named_trees, record_key, record_path
-from surgery_cli.proof.records import write_record
+from surgery_cli.proof.records import without_repeated, write_record
 from surgery_cli.proof.step_metadata_file import sound_part
 from surgery_cli.proof.surgery_json import Record, new_record
 from surgery_cli.salvage.file import BrokenFile
@@ -42,13 +44,15 @@ from surgery_cli.words.lists import listed
 class Rescue(msgspec.Struct, frozen=True):
     """What is to be written: the leaves of each item, and what the report says of all that there were.
 
-    ``before`` is the fingerprint of the broken place from before anything of it was read.
+    ``before`` is the fingerprint of the broken place from before anything of it was read; ``donors`` are those of what
+    leaves are filled from, by address.
     """
 
     survey: Survey
     kept: dict[str, list[KeptLeaf]]
     rows: list[reports.SavedRow]
     before: str
+    donors: dict[str, str]
     memory_bytes: int
 
     def appear(self, target: Path) -> Path:
@@ -139,12 +143,25 @@ class Rescue(msgspec.Struct, frozen=True):
             trees=trees,
             edited_trees=trees,
             put_into=record_around(target),
+            donors=self.donors,
             draft="",
             plan={},
-            leaves=[],
+            leaves=[
+                # of what it was by earlier runs, nothing is known
+                ChangedLeaf(
+                    path=row.path,
+                    from_=None,
+                    operations=[],
+                    before=None,
+                    after=row.filled_type or row.type_text,
+                )
+                for row in self.rows
+                if row.filled_from
+            ],
             removed=[row.path for row in self.rows if row.path not in origins],
             rescued=origins,
             digests=digests,
+            history=without_repeated(history_of(self.survey.records), digests),
         )
 
 

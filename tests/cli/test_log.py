@@ -100,6 +100,29 @@ def test_seals_are_told(surgery, tmp_path):
     assert [e["kind"] for e in entries(surgery, tmp_path / "new")] == ["edit", "seal"]
 
 
+@pytest.mark.parametrize("is_filled", [True, False], ids=["filled", "in part"])
+def test_a_rescue_takes_the_history_along_and_names_what_filled_it(
+    surgery, chain, tmp_path, is_filled
+):
+    broken = chain[-1]
+    before = entries(surgery, broken)
+    (data,) = (file for file in broken.rglob("d/*") if file.stat().st_nlink == 1)
+    data.write_bytes(b"")
+    ways = ["--fill-from", SAMPLE] if is_filled else ["--allow-partial"]
+    done = surgery("rescue", broken, tmp_path / "whole", *ways, "--json")
+    assert done.code == 0, done.err
+    first, *others = entries(surgery, tmp_path / "whole")
+    assert others == [{k: v for k, v in one.items() if k != "undoable"} for one in before]
+    fingerprint = before[-1]["source_fingerprint"]  # of a copy of it
+    assert first.get("donors", {}) == ({str(SAMPLE): fingerprint} if is_filled else {})
+    filled = [row for row in json.loads(done.out)["leaves"] if row.get("filled_from")]
+    assert first.get("written_leaves", 0) == len(filled)
+    assert bool(filled) == is_filled
+    told = surgery("log", tmp_path / "whole").out.splitlines()
+    assert any(one.startswith("   and ") and SAMPLE.name in one for one in told) == is_filled
+    assert surgery("plan", tmp_path / "whole", "--inverse").code == 2
+
+
 def test_a_run_keeps_its_number_when_it_is_sealed_anew_and_when_others_follow(
     surgery, chain, tmp_path
 ):

@@ -50,7 +50,8 @@ def _render_entry(entry: HistoryEntry, document: History, page: Page) -> None:
         page.line(Cell(f"fingerprint {entry.source_fingerprint}", "faint"), indent=5)
     for name, fingerprint in entry.donors.items():
         place = entry.plan.get("sources", {}).get(name, name)
-        page.line(f"and {name}: {shown_path(place)}", indent=3)
+        called = "" if place == name else f"{name}: "
+        page.line(f"and {called}{shown_path(place)}", indent=3)
         page.line(Cell(f"fingerprint {fingerprint}", "faint"), indent=5)
     page.table(_plan_rows(entry.plan), indent=3)
     if outcome := _outcome(entry):
@@ -71,7 +72,8 @@ def _outcome(entry: HistoryEntry) -> str:
         said.append(f"{leaves_text(entry.rescued_leaves)} rescued")
     if entry.written_leaves:
         read_back = f", {entry.read_back:,} read back" if entry.read_back else ""
-        said.append(f"{leaves_text(entry.written_leaves)} made or moved{read_back}")
+        how = "filled" if entry.kind == "rescue" else f"made or moved{read_back}"
+        said.append(f"{leaves_text(entry.written_leaves)} {how}")
     if entry.removed_leaves:
         said.append(f"{leaves_text(entry.removed_leaves)} removed")
     if entry.sealed and entry.kind != "seal":
