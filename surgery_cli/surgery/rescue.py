@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +22,7 @@ from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.being_written import claim_around
+from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.aftermath import begin_anew, remaining_notes
 from surgery_cli.store.write.destination import check_address, check_destination
 from surgery_cli.surgery.rescue_fills import Asked, surveyed
@@ -87,8 +88,7 @@ def rescue(
         raise CheckpointError(
             f"no leaf of '{broken}' is whole", why=_why(lacking), fix="nothing can be written"
         )
-    is_filled = other is not None and any(row.filled_from for row in rows)
-    donors = {other.address: other.fingerprint} if other is not None and is_filled else {}
+    donors = _donors(other, rows)
     record = Rescue(survey, kept, rows, before, donors, memory_bytes).appear(target)
     return msgspec.structs.replace(
         report,
@@ -122,6 +122,12 @@ def _gaps(survey: Survey, kept: Mapping[str, list[KeptLeaf]]) -> list[LeafPath]:
         for one in leaves
         if one.leaf.entry is NOTHING
     ]
+
+
+def _donors(other: Checkpoint | None, rows: Sequence[reports.SavedRow]) -> dict[str, str]:
+    """The fingerprint of what leaves are filled from, by its address."""
+    is_used = any(row.filled_from for row in rows)
+    return {} if other is None or not is_used else {other.address: other.fingerprint}
 
 
 def _check_free(target: Path) -> None:
