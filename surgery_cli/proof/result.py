@@ -136,11 +136,17 @@ def _refuse_contradictions(written: Checkpoint, plans: Mapping[str, ItemPlan]) -
 def _laid_out_otherwise(draft: Draft, written: TreeSpec) -> list[LeafPath]:
     """The leaves of which the draft says the layout, and that are stored in another one."""
 
-    def layout(spec: LeafSpec) -> tuple[Any, ...]:
-        return spec.chunk_shape, spec.write_shape, NamedSharding.of_text(spec.sharding)
+    def layout(spec: LeafSpec, *, is_said: bool) -> tuple[Any, ...]:
+        sharding = NamedSharding.of_text(spec.sharding) if is_said else None
+        return spec.chunk_shape, spec.write_shape, sharding
+
+    def is_otherwise(path: LeafPath) -> bool:
+        asked = draft.tree[path]
+        is_said = asked.sharding is not None  # else it gets one of the kind that others have
+        return layout(asked, is_said=is_said) != layout(written[path], is_said=is_said)
 
     resharded = (path for path, leaf in draft.leaves.items() if leaf.is_resharded)
-    return [path for path in resharded if layout(draft.tree[path]) != layout(written[path])]
+    return list(filter(is_otherwise, resharded))
 
 
 class _Task(NamedTuple):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -17,9 +18,10 @@ from surgery_cli.store.open.item import PytreeItem, StoredLeaf
 from surgery_cli.store.orbax.sidecars import SHARDING, sharding_key
 from surgery_cli.tree.paths import LeafPath, stored_name
 from surgery_cli.tree.specs import LeafKind
-from surgery_cli.words.lists import quoted
+from surgery_cli.words.lists import listed, quoted
 from surgery_cli.words.notes import Consequence, Note
 from surgery_cli.words.pages import DocsPage
+from surgery_cli.words.quantities import counted
 
 _PLATFORMS: Final = frozenset({"cpu", "gpu", "cuda", "rocm", "tpu", "TFRT_CPU_", "TPU_"})
 _DEVICE: Final = re.compile(r"(cpu|gpu|cuda|rocm|tpu):\d+|TFRT_CPU_\d+|TPU_\d+\(process=\d+,.*\)")
@@ -110,16 +112,18 @@ def sharding_faults(item: PytreeItem) -> Iterator[tuple[str, str]]:
         yield SHARDING, f"{fault}; {STILL_RESTORED}"
     if document is None:
         return
-    judged: dict[str, str] = {}
-    for path, _ in _sharded(item):
+    judged: dict[tuple[str, Sequence[int] | None], str] = {}
+    for path, leaf in _sharded(item):
         text = document.get(_key(path), "")
         if not isinstance(text, str):
             yield SHARDING, f"of '{path}': no text stands there; {STILL_RESTORED}"
             continue
-        if text not in judged:
-            judged[text] = sharding_fault(text) if text else ""
-        if judged[text]:
-            yield SHARDING, f"of '{path}': {judged[text]}"
+        # of typed keys, what is stored has an axis more
+        shape = leaf.spec.shape if leaf.spec.kind is LeafKind.ARRAY else None
+        if (text, shape) not in judged:
+            judged[text, shape] = sharding_fault(text, shape) if text else ""
+        if judged[text, shape]:
+            yield SHARDING, f"of '{path}': {judged[text, shape]}"
     lacking = lacking_entries(item)
     known = {stored_name(path) for path in item.leaves}
     for key in document:
@@ -128,8 +132,24 @@ def sharding_faults(item: PytreeItem) -> Iterator[tuple[str, str]]:
             yield SHARDING, f"an entry is called '{key}', which is no name of a leaf"
 
 
-def sharding_fault(text: str) -> str:
-    """Why Orbax could not make a sharding of the text; '' if it can, where the devices are there."""
+def fault_notes(checkpoint: Checkpoint) -> list[Consequence]:
+    """What is wrong with entries of ``_sharding``: of leaves that are not laid out anew they come along."""
+    notes = []
+    for name, item in checkpoint.items.items():
+        if isinstance(item, PytreeItem) and SHARDING not in item.sidecars.damaged:
+            faults = [fault for _, fault in sharding_faults(item)]
+            where = f" in '{name}'" if name and len(checkpoint.items) > 1 else ""
+            if faults:
+                said = f"`{SHARDING}`{where} has what JAX refuses: {listed(faults, _SHOWN_LEAVES)}; {STILL_RESTORED}"
+                notes.append(Consequence(DocsPage.CHECKED_BY_VERIFY, said))
+    return notes
+
+
+def sharding_fault(text: str, array: Sequence[int] | None = None) -> str:
+    """Why Orbax could not make a sharding of the text; '' if it can, where the devices are there.
+
+    ``array``: the shape that is to be sharded, if it is known.
+    """
     try:
         found = decode_json(text)
     except msgspec.DecodeError as error:
@@ -150,7 +170,7 @@ def sharding_fault(text: str) -> str:
             return f"it names a device '{device}'"
         return ""
     if kind == "NamedSharding":
-        return _named_fault(found)
+        return _named_fault(found) or _misfit(found, array)
     return f"its type is {kind!r}, which Orbax does not know"
 
 
@@ -183,6 +203,25 @@ def _named_fault(found: dict[str, Any]) -> str:
     ids = list(_device_ids(mesh.get("mesh") if isinstance(mesh, dict) else None))
     if len(ids) != count or len(set(ids)) != count:
         return f"its mesh of shape {shape} has the devices {ids}"
+    return ""
+
+
+def _misfit(found: dict[str, Any], array: Sequence[int] | None) -> str:
+    """Why JAX would not spread an array of this shape so, by a mesh and a spec that are right in themselves."""
+    sizes = dict(zip(found["axis_names"], found["shape"], strict=True))
+    parts = [part if isinstance(part, list) else [part] for part in found["partition_spec"]]
+    used = [name for part in parts for name in part if name is not None]
+    twice = next((name for name, count in Counter(used).items() if count > 1), None)
+    if twice is not None:
+        return f"it shards over '{twice}' twice"
+    if array is None:
+        return ""
+    if len(parts) > len(array):
+        return f"it speaks of {counted(len(parts), 'axis', 'axes')}, and the array has {len(array)}"
+    for axis, (part, size) in enumerate(zip(parts, array, strict=False)):
+        count = math.prod(sizes[name] for name in part if name is not None)
+        if size % count:
+            return f"axis {axis} is cut into {count}, and {size} is no multiple of that"
     return ""
 
 

@@ -66,7 +66,7 @@ def layout_reads(
             )
         raise PlanError(
             "nothing says for how many hosts",
-            why="the checkpoint was saved from one device, and no mesh is given",
+            why="no leaf is known to be sharded over a mesh, and no mesh is given",
             fix=worded(
                 "add `--hosts 16`, or {mesh: fsdp=16} and {spec: params/**/kernel=fsdp,None}"
             ),

@@ -13,6 +13,7 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.proof.metadata_files import faults_beside, side_items
 from surgery_cli.proof.on_record import lost_trees
+from surgery_cli.proof.sharding_file import fault_notes
 from surgery_cli.proof.step_metadata_file import NOT_THERE, lacks_step_metadata
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.boundary import Boundary
@@ -80,6 +81,7 @@ def damage_notes(checkpoint: Checkpoint) -> list[Consequence]:
                         DocsPage.CHECKED_BY_VERIFY, f"{about}`{file}` is damaged ({why}): {lost}"
                     )
                 )
+    notes += fault_notes(checkpoint)
     step = checkpoint.location.step_directory
     if step is not None and filesystem.is_file(step / STEP_METADATA):
         _, why = step_metadata(step)

@@ -7,8 +7,9 @@ from functools import cache
 from typing import Any
 
 from surgery_cli.draft.recipe import Draft
-from surgery_cli.errors import PlanError
+from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.planning import Plan
+from surgery_cli.proof.sharding_file import sharding_faults
 from surgery_cli.resolution.reshard import resharded
 from surgery_cli.script.function import Script, read_script
 from surgery_cli.script.items import aligned
@@ -40,6 +41,8 @@ def laid_out(
 
     def open_tree(name: str) -> TreeSpec:
         sources[name] = open_source(plan.sources.get(name, name))
+        if isinstance(sources[name], Checkpoint):
+            _refuse_faulty(name, sources[name])
         tree: TreeSpec = sources[name].tree
         return tree
 
@@ -52,6 +55,25 @@ def laid_out(
     draft = resharded(draft, plan.reshard, open_tree, shardings)
     opened = {name: source.fingerprint for name, source in sources.items()}
     return draft.replaced(fingerprints={**draft.fingerprints, **opened})
+
+
+def _refuse_faulty(name: str, other: Checkpoint) -> None:
+    """Refuse to take shardings from a checkpoint that says some of which JAX makes none.
+
+    Raises:
+        PlanError: so; each is named.
+    """
+    raise_all(
+        Problem(
+            f"`{file}` of '{name}' has what JAX refuses",
+            why=fault,
+            fix="name a checkpoint that Orbax restores as it is, or give a mesh and specs",
+            field="like",
+        )
+        for item in other.items.values()
+        if isinstance(item, PytreeItem)
+        for file, fault in sharding_faults(item)
+    )
 
 
 def _refuse_without_chunks(checkpoint: Checkpoint) -> None:

@@ -1,5 +1,6 @@
 """Where a layout comes from: another checkpoint, a script's state, a size of chunks; and what is refused."""
 
+import base64
 import json
 import time
 from collections import Counter
@@ -16,6 +17,8 @@ from jax.sharding import PartitionSpec as P
 from surgery_cli import surgery
 from surgery_cli.errors import PlanError, UndoError
 from surgery_cli.planning import plan_from_document, read_plan
+from surgery_cli.settings.reshard import Reshard
+from tests.garbage import told_here
 from tests.layout.states import over, restored, save, state, values
 from tests.layout.test_reshard import reshard, shapes
 
@@ -176,6 +179,72 @@ def test_what_splits_no_arrays_of_numpy_says_what_does(tmp_path: Path) -> None:
     assert "`chunk_bytes`" in str(caught.value)
     report = reshard(tmp_path / "source", tmp_path / "target", chunk_bytes=64)
     assert report.reshard is not None
+
+
+def _with_entry(place: Path, **fields: Any) -> None:
+    """Say otherwise how `params/embed`, of 40 by 16, is spread."""
+    file, key = place / "_sharding", base64.urlsafe_b64encode(b"params.embed").decode()
+    document = json.loads(file.read_text())
+    document[key] = json.dumps({**json.loads(document[key]), **fields})
+    file.write_text(json.dumps(document))
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "an axis twice": {"partition_spec": ["fsdp", "fsdp"]},
+    "not even": {"partition_spec": [["fsdp", "tensor"], "none"], "axis_names": ["fsdp", "none"]},
+    "no such axis": {"partition_spec": ["data"]},
+    "more axes than there are": {"partition_spec": [None, None, "fsdp"]},
+    "no list": {"partition_spec": 3},
+    "uneven": {"partition_spec": [None, ["fsdp", "tensor"]], "shape": [3, 2], "device_mesh": None},
+}
+TAKEN: dict[str, dict[str, Any]] = {
+    "two axes for one": {"partition_spec": [None, ["fsdp", "tensor"]]},
+    "none": {"partition_spec": [None, None]},
+}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.parametrize("how", [*REFUSED, *TAKEN])
+def test_what_jax_refuses_of_shardings_on_disk_is_a_finding_and_no_model(
+    tmp_path: Path, how: str
+) -> None:
+    mesh = jax.make_mesh((4, 2), ("fsdp", "tensor"))
+    source = save(tmp_path / "source", over(mesh, state(), P("fsdp", "tensor")))
+    plain = save(tmp_path / "plain", state())
+    _with_entry(source, **(REFUSED | TAKEN)[how])
+    is_taken = how in TAKEN
+    if is_taken:
+        restored(source)
+    else:
+        with told_here(), pytest.raises(Exception):  # noqa: B017, PT011 - the premise, in whatever words
+            restored(source)
+    assert bool(surgery.verify(str(source)).findings) != is_taken
+    notes = [
+        *surgery.inspect(str(source), layout=Reshard()).notes,
+        *reshard(source, tmp_path / "laid-out", chunk_bytes="1KiB").notes,
+    ]
+    assert sum("has what JAX refuses: of 'params/embed'" in str(one) for one in notes) == (
+        0 if is_taken else 2
+    )
+    if is_taken:
+        reshard(plain, tmp_path / "alike", like=str(source))
+        restored(tmp_path / "alike")
+    else:
+        with pytest.raises(PlanError, match="has what JAX refuses"):
+            reshard(plain, tmp_path / "alike", like=str(source))
+
+
+def test_a_leaf_of_which_no_sharding_is_on_record_is_laid_out_with_the_others(
+    tmp_path: Path,
+) -> None:
+    mesh = jax.make_mesh((8,), ("fsdp",))
+    source = save(tmp_path / "source", over(mesh, state(), P("fsdp")))
+    document = json.loads((source / "_sharding").read_text())
+    del document[base64.urlsafe_b64encode(b"params.embed").decode()]
+    (source / "_sharding").write_text(json.dumps(document))
+    reshard(source, tmp_path / "target", chunk_bytes="1KiB")
+    assert restored(tmp_path / "target")["params"]["embed"].sharding.spec == P()
 
 
 def test_a_file_without_chunks_is_refused(tmp_path: Path) -> None:
