@@ -9,6 +9,7 @@ from surgery_cli.compute.host import HostKit
 from surgery_cli.draft.check import Check
 from surgery_cli.draft.expression import Made, Recipe, parts, stored_in
 from surgery_cli.engine.bands import bands_of, least_bytes
+from surgery_cli.engine.bounded_reads import chunk_bytes
 from surgery_cli.engine.composition import Composition
 from surgery_cli.engine.decoding import MOST_DECODED, decoded_too_often, needed_bytes
 from surgery_cli.engine.forecast import working_bytes
@@ -112,4 +113,10 @@ def _why_made(recipes: Sequence[Recipe], written: Iterable[Stored] = ()) -> str:
     read = [recipe.spec for recipe in recipes]
     read += [part.spec for recipe in recipes for part in stored_in(recipe)]
     stored = [(spec, spec.chunk_shape) for spec in read]
-    return why_chunks([*stored, *written], "decoded and written" if written else "decoded")
+    by_what = {"decoded": stored, "written": list(written)}
+    largest = {
+        done: max((chunk_bytes(spec, shape) for spec, shape in some), default=0)
+        for done, some in by_what.items()
+    }
+    done = [one for one, size in largest.items() if size == max(largest.values())]
+    return why_chunks([*stored, *by_what["written"]], " and ".join(done))

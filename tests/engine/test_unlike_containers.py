@@ -74,7 +74,13 @@ def test_what_differs_below_another_container_is_said_of_its_leaf(saved: dict[st
 def test_verify_says_another_container_once(saved: dict[str, Path]) -> None:
     found = surgery.verify(saved["lists"], like=saved["dicts"]).to_dict()
     assert found["findings"] == [
-        {"path": "params/layers", "what": "container", "here": "list", "there": "dict"}
+        {
+            "path": "params/layers",
+            "what": "container",
+            "about": "node",
+            "here": "list",
+            "there": "dict",
+        }
     ]
     assert found["agreeing"] == ["params/x"]
     apart = surgery.verify(saved["apart"], like=saved["dicts"]).to_dict()["findings"]

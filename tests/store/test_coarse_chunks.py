@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
+import tensorstore as ts
 
 from surgery_cli import surgery
 from surgery_cli.draft.expression import LeafRef, Stored
@@ -122,6 +123,30 @@ def test_chunks_are_let_go_once_all_was_read_also_where_a_block_is_whole_chunks(
         assert not item.store.chunk_keeper.holds("w")
 
 
+@pytest.mark.parametrize("is_ocdbt", [True, False], ids=["ocdbt", "leaves"])
+@pytest.mark.parametrize("is_small", [True, False], ids=["zeros", "random"])
+def test_a_chunk_is_decoded_once_however_little_is_stored_of_it(
+    tmp_path: Path, is_small: bool, is_ocdbt: bool
+) -> None:
+    """What takes little is read from memory."""
+    values = np.zeros(SHAPE, np.float32) if is_small else COARSE
+    item = open_checkpoint(_save(tmp_path / "saved", values, None, use_ocdbt=is_ocdbt)).items[""]
+    assert isinstance(item, PytreeItem)
+    assert item.store is not None
+    read_array(item.store, "b")  # nodes of the database
+
+    def decoded() -> int:
+        (read,) = ts.experimental_collect_matching_metrics("/tensorstore/cache/kvs_cache_read")
+        return sum(one["value"] for one in read["values"] if one["category"] == "changed")
+
+    before = decoded()
+    for start in range(0, SHAPE[0], 256):
+        found = read_array(item.store, "w", (slice(start, start + 256), slice(0, SHAPE[1])))
+        np.testing.assert_array_equal(found, values[start : start + 256])
+    assert decoded() - before <= 2
+    assert not item.store.chunk_keeper.holds("w")
+
+
 def test_a_chunk_that_is_read_for_a_band_of_blocks_is_not_kept_beside_it(tmp_path: Path) -> None:
     values = np.arange(32, dtype=np.float32).reshape(8, 4)
     opened = open_checkpoint(_save(tmp_path / "saved", values, 64))
@@ -170,10 +195,10 @@ def test_layers_are_taken_out_of_chunks_that_hold_all_of_them_while_these_are_de
     most = [0]
     context, let_go = ChunkKeeper.context, ChunkKeeper.let_go
 
-    def keeping(self: ChunkKeeper, parent: Any, name: str, count: int) -> Any:
+    def keeping(self: ChunkKeeper, name: str, count: int, parent: Any) -> Any:
         kept.add((id(self), name))
         most[0] = max(most[0], len(kept))
-        return context(self, parent, name, count)
+        return context(self, name, count, parent)
 
     def letting_go(self: ChunkKeeper, name: str) -> None:
         kept.discard((id(self), name))

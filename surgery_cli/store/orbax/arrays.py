@@ -155,8 +155,10 @@ def in_memory(encoded: Mapping[str, bytes]) -> ts.Context:
     return context
 
 
-def open_array(store: ArrayStore, name: str, context: ts.Context | None = None) -> ts.TensorStore:
-    """The stored array, opened for reading, in the store's context or in another one; its document is not read again.
+def open_array(store: ArrayStore, name: str, bytes_kept: int = 0) -> ts.TensorStore:
+    """The stored array, opened for reading; its document is not read again.
+
+    So many bytes of its chunks are kept for those who read of it next.
 
     Raises:
         CheckpointError: the array cannot be opened.
@@ -174,12 +176,12 @@ def open_array(store: ArrayStore, name: str, context: ts.Context | None = None) 
     }
     try:
         encoded = store.encoded(name)
-        kvstore = store.kvstore(name) if encoded is None else MEMORY
-        if encoded is not None:
-            context = in_memory(encoded)
-        elif context is None:
-            context = store.context
-        spec["kvstore"] = kvstore
+
+        def plain() -> ts.Context:
+            return store.context if encoded is None else in_memory(encoded)
+
+        context = store.chunk_keeper.context(name, bytes_kept, plain) if bytes_kept else plain()
+        spec["kvstore"] = store.kvstore(name) if encoded is None else MEMORY
         with suppress(
             ValueError
         ):  # what TensorStore does not take from us, it may take as it is stored
@@ -209,9 +211,8 @@ def read_array(
         check_claim(document, name, store.directory, block)
     part = read_for(window)
     kept = bytes_kept(document, part)
-    context = store.chunk_keeper.context(store.context, name, kept) if kept else None
     try:
-        array = open_array(store, name, context)
+        array = open_array(store, name, kept)
         if dtype:
             array = ts.cast(array, dtype)
         values = (array if window is None else array[window]).read(order="C").result()

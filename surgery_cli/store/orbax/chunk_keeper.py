@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
@@ -30,15 +30,15 @@ class ChunkKeeper:
         self._read: dict[str, int] = {}
         """Elements read of each array, from the first block to the last; blocks that need nothing kept count too."""
 
-    def context(self, parent: ts.Context, name: str, bytes_kept: int) -> ts.Context:
-        """A context for an array, whose cache has room for ``bytes_kept`` of its chunks."""
+    def context(self, name: str, bytes_kept: int, parent: Callable[[], ts.Context]) -> ts.Context:
+        """A context for an array, whose cache has room for ``bytes_kept`` of its chunks; ``parent`` is made once."""
         import tensorstore as ts
 
         with self._lock:
             if name not in self._contexts:
                 limit = bytes_kept + bytes_kept // 8  # what the cache counts beside the values
                 pool = {VALUES_POOL: {"total_bytes_limit": limit}}
-                self._contexts[name] = ts.Context(pool, parent=parent)
+                self._contexts[name] = ts.Context(pool, parent=parent())
             return self._contexts[name]
 
     def holds(self, name: str) -> bool:
