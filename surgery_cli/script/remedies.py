@@ -14,7 +14,10 @@ from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 from surgery_cli.tree.targets import target_text
 from surgery_cli.words.lists import listed
 
-_PARTIAL: Final = "or let the function return it too"
+OR: Final = "or "
+"""What advice begins with that is another way than edits."""
+
+_PARTIAL: Final = f"{OR}let the function return it too"
 
 
 def remedy(

@@ -21,6 +21,7 @@ from surgery_cli.script.former_paths import former_paths
 from surgery_cli.script.function import Say, Script, read_script
 from surgery_cli.script.items import aligned
 from surgery_cli.script.other_optimizers import said_of_others
+from surgery_cli.script.remedies import OR
 from surgery_cli.script.repairs import mends
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.tree.specs import TreeSpec
@@ -195,8 +196,9 @@ def whole_plan(held: Held) -> list[Note]:
 
 def _led(finding: reports.Finding, edits: str) -> reports.Finding:
     """The finding with the text of its edits before its advice, if it has edits."""
-    fixes = (edits if finding.edits else "", finding.fix)
-    return msgspec.structs.replace(finding, fix=", ".join(filter(None, fixes)))
+    if not finding.edits:
+        return msgspec.structs.replace(finding, fix=finding.fix.removeprefix(OR))
+    return msgspec.structs.replace(finding, fix=", ".join(filter(None, (edits, finding.fix))))
 
 
 def _flow(value: Any) -> str:
@@ -219,7 +221,7 @@ def refuse_breaches(held: Held, script: Script) -> None:
             Problem(
                 f"'{finding.path or '.'}' would not fit '{script.name}': {finding.what}",
                 why="; ".join(filter(None, (sides, finding.effect, finding.sureness))),
-                fix=_led(finding, f"add to the plan: `{_flow(finding.edits)}`").fix,
+                fix=_led(finding, f"these edits of a plan mend it: `{_flow(finding.edits)}`").fix,
                 path=finding.path,
             )
         )

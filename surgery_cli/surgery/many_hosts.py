@@ -82,7 +82,7 @@ class Company:
         company = cls(membership, prepared, destination)
         # the first process may build as soon as it has heard of all, and this one is not back from that yet
         if not membership.is_first:
-            is_unknown(f"process 0 says what became of '{destination}'")
+            is_unknown(f"process 0 says whether anything is left at '{destination}'")
         is_locked = not filesystem.renames(destination)
         before = " (with `--stale` from another machine), before which a new start is refused"
         membership.left_by_first = (

@@ -441,7 +441,10 @@ def test_an_edit_whose_result_the_script_could_not_restore_writes_nothing(
     )  # fmt: skip
     assert found.code == 1
     assert "'params/top' would not fit" in found.err
-    assert 'add to the plan: `[{"op":"rename","at":"params/top","to":"params/head"}]`' in found.err
+    assert (
+        'these edits of a plan mend it: `[{"op":"rename","at":"params/top","to":"params/head"}]`'
+        in found.err
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["train.py"]
 
 

@@ -11,7 +11,7 @@ from tests.hosts.companies import saved, tree_to_cut
 from tests.hosts.test_processes import cast, wait_for
 
 NOTHING = "nothing was left behind"
-FIRST_SAYS = "process 0 says what became of '{}'"
+FIRST_SAYS = "process 0 says whether anything is left at '{}'"
 REMOVED = "what was built is removed; should process 1 still run"
 MAY_STAND = "what it had built may stand beside '{}'"
 
