@@ -6,7 +6,7 @@ import base64
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -112,18 +112,7 @@ def sharding_faults(item: PytreeItem) -> Iterator[tuple[str, str]]:
         yield SHARDING, f"{fault}; {STILL_RESTORED}"
     if document is None:
         return
-    judged: dict[tuple[str, Sequence[int] | None], str] = {}
-    for path, leaf in _sharded(item):
-        text = document.get(_key(path), "")
-        if not isinstance(text, str):
-            yield SHARDING, f"of '{path}': no text stands there; {STILL_RESTORED}"
-            continue
-        # of typed keys, what is stored has an axis more
-        shape = leaf.spec.shape if leaf.spec.kind is LeafKind.ARRAY else None
-        if (text, shape) not in judged:
-            judged[text, shape] = sharding_fault(text, shape) if text else ""
-        if judged[text, shape]:
-            yield SHARDING, f"of '{path}': {judged[text, shape]}"
+    yield from ((SHARDING, why) for why in _entry_faults(item, document))
     lacking = lacking_entries(item)
     known = {stored_name(path) for path in item.leaves}
     for key in document:
@@ -132,16 +121,32 @@ def sharding_faults(item: PytreeItem) -> Iterator[tuple[str, str]]:
             yield SHARDING, f"an entry is called '{key}', which is no name of a leaf"
 
 
+def _entry_faults(item: PytreeItem, document: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with what ``_sharding`` says of the leaves that are there."""
+    judged: dict[tuple[str, Sequence[int] | None], str] = {}
+    for path, leaf in _sharded(item):
+        text = document.get(_key(path), "")
+        if not isinstance(text, str):
+            yield f"of '{path}': no text stands there; {STILL_RESTORED}"
+            continue
+        # of typed keys, what is stored has an axis more
+        shape = leaf.spec.shape if leaf.spec.kind is LeafKind.ARRAY else None
+        if (text, shape) not in judged:
+            judged[text, shape] = sharding_fault(text, shape) if text else ""
+        if judged[text, shape]:
+            yield f"of '{path}': {judged[text, shape]}"
+
+
 def fault_notes(checkpoint: Checkpoint) -> list[Consequence]:
     """What is wrong with entries of ``_sharding``: of leaves that are not laid out anew they come along."""
     notes = []
     for name, item in checkpoint.items.items():
-        if isinstance(item, PytreeItem) and SHARDING not in item.sidecars.damaged:
-            faults = [fault for _, fault in sharding_faults(item)]
+        if not isinstance(item, PytreeItem) or not item.sidecars.sharding:
+            continue
+        if faults := list(_entry_faults(item, item.sidecars.sharding)):
             where = f" in '{name}'" if name and len(checkpoint.items) > 1 else ""
-            if faults:
-                said = f"`{SHARDING}`{where} has what JAX refuses: {listed(faults, _SHOWN_LEAVES)}; {STILL_RESTORED}"
-                notes.append(Consequence(DocsPage.CHECKED_BY_VERIFY, said))
+            said = f"`{SHARDING}`{where} has what JAX refuses: {listed(faults, _SHOWN_LEAVES)}; {STILL_RESTORED}"
+            notes.append(Consequence(DocsPage.CHECKED_BY_VERIFY, said))
     return notes
 
 

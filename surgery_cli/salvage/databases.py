@@ -36,10 +36,9 @@ def is_database(folder: Path) -> bool:
 
 
 def holds_files(folder: Path, named: re.Pattern[str]) -> bool:
-    """True for a folder of such files alone: a checkpoint may be called ``d``, too, and has folders or other names."""
+    """True for a folder in which such a file stands: a checkpoint may be called ``d``, too, and has others."""
     entries = filesystem.entries_if_any(folder)
-    is_flat = not any(one.is_folder for one in entries)
-    return is_flat and any(named.match(one.name) for one in entries)
+    return any(not one.is_folder and named.match(one.name) for one in entries)
 
 
 def databases_of(item: Path) -> list[Path]:
