@@ -152,6 +152,11 @@ def test_what_no_object_is_called_is_said_at_once(surgery, tmp_path, key, words)
     assert "names nothing that can be read there" in refused.err
 
 
+def test_of_what_orbax_does_not_read_no_name_is_refused(s3, surgery, tmp_path):
+    there = saved(tmp_path / "ck")
+    assert surgery("rescale", there, f"{s3.root}/a?b#c", "params", "--by", "2").code == 0
+
+
 @pytest.mark.parametrize("cut", "?#")
 def test_no_result_is_put_where_orbax_looks_elsewhere(bucket, surgery, tmp_path, cut):
     there = uploaded(bucket, saved(tmp_path / "ck"), "gs://bkt/ck")

@@ -32,7 +32,9 @@ def check_address(destination: Path) -> None:
     Raises:
         DestinationError: so.
     """
-    if isinstance(destination, BucketPath):
+    if (
+        isinstance(destination, BucketPath) and destination.scheme == "gs"
+    ):  # of others it reads nothing
         cut = next((one for one in destination.key if one in _CUT_AT), None)
         if cut is not None:
             raise DestinationError(
