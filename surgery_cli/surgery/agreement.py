@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from surgery_cli import __version__
 from surgery_cli.draft.digest import DigestPart
 from surgery_cli.errors import PlanError, Problem
+from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.planning import Plan
 from surgery_cli.settings.declaration import settings_of
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
@@ -23,7 +27,14 @@ _VERSIONS: Final = "source's version"
 """Copies with the same metadata, and files of the same names and sizes, may hold other values all the same."""
 
 
-def agree(membership: Membership, prepared: Prepared, destination: Path, options: Options) -> None:
+_PLAN: Final = "plan"
+_SHOWN: Final = 200
+"""So many characters of an edit at most."""
+
+
+def agree(
+    membership: Membership, prepared: Prepared, plan: Plan, destination: Path, options: Options
+) -> None:
     """Compare release, places, draft, and every option that is not of one host, with those of all others.
 
     Raises:
@@ -34,6 +45,7 @@ def agree(membership: Membership, prepared: Prepared, destination: Path, options
         "source": str(prepared.checkpoint.location.root),
         "destination": str(filesystem.absolute(destination)),
         "draft": prepared.draft.digest,
+        _PLAN: msgspec.json.encode(plan.document()).decode(),
         _VERSIONS: prepared.file_versions,
         "compact": " ".join(name for name, chosen in prepared.compact.items() if chosen),
         **_told(options),
@@ -42,10 +54,11 @@ def agree(membership: Membership, prepared: Prepared, destination: Path, options
     gathered = membership.gather("agreed", msgspec.msgpack.encode(own))
     said = [msgspec.msgpack.decode(one, type=dict[str, str]) for one in gathered]
     problems = [
-        _disagreement(membership, number, what, said[0].get(what, ""), other.get(what, ""))
+        _disagreement(membership, number, what, said[0], other)
         for number, other in enumerate(said)
         for what in own
-        if other.get(what) != said[0].get(what)
+        if what != _PLAN  # of which the draft is made
+        and other.get(what) != said[0].get(what)
         and (what != _VERSIONS or other["draft"] == said[0]["draft"])
     ]
     if problems:
@@ -62,11 +75,18 @@ def _told(settings: msgspec.Struct) -> dict[str, str]:
 
 
 def _disagreement(
-    membership: Membership, number: int, what: str, first: str, other: str
+    membership: Membership,
+    number: int,
+    what: str,
+    first: Mapping[str, str],
+    other: Mapping[str, str],
 ) -> Problem:
-    named = what
-    if what == "draft" and first[DigestPart().source] != other[DigestPart().source]:
-        named = "source's fingerprint, in its draft"
+    here, there = other.get(what, ""), first.get(what, "")
+    said = f"its {what} is '{here}', there '{there}'"
+    if what == "draft" and here[DigestPart().source] != there[DigestPart().source]:
+        said = f"its source's fingerprint, in its draft is '{here}', there '{there}'"
+    elif what == "draft":
+        said = _unlike(*(decode_json(told.get(_PLAN, "{}")) for told in (first, other))) or said
     where = [f"'{membership.host_of(one)}'" for one in (0, number)]
     if what == _VERSIONS:
         return Problem(
@@ -76,6 +96,25 @@ def _disagreement(
         )
     return Problem(
         f"process {number} on {where[1]} is not about to do what process 0 on {where[0]} is",
-        why=f"its {named} is '{other}', there '{first}'",
+        why=said,
         fix="start the same command of the same release on every host, with paths that mean the same files there",
     )
+
+
+def _unlike(first: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """What is the first in which two plans differ; nothing where they do not."""
+    edits = zip_longest(other.get("edits", ()), first.get("edits", ()))
+    for number, (here, there) in enumerate(edits, 1):
+        if here != there:
+            return f"its edit {number} is {_shown(here)}, there {_shown(there)}"
+    for key in sorted({*first, *other}):
+        if first.get(key) != other.get(key):
+            return f"its `{key}` is {_shown(other.get(key))}, there {_shown(first.get(key))}"
+    return ""
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "none"
+    text = msgspec.json.encode(value).decode()
+    return f"`{text if len(text) <= _SHOWN else text[:_SHOWN] + '…'}`"

@@ -93,7 +93,7 @@ def apply(
         return _ended(done, started, before)
     run = _ready(prepared, target, destination, plan, options, say, open_gate, before, restored)
     if membership is not None:
-        run = replace(run, company=Company.met(membership, run.prepared, target, run.options))
+        run = replace(run, company=Company.met(membership, run.prepared, plan, target, run.options))
     check_sealed_files(run.prepared.checkpoint)
     try:
         expect_reads(run.prepared)  # while the destination is seen to
@@ -163,7 +163,7 @@ def take_part(
         prepared = prepare(source, plan, options, say)
     check_expected(prepared, options)
     try:
-        company = Company.met(membership, prepared, target, options)
+        company = Company.met(membership, prepared, plan, target, options)
         write_share(replace(_run(prepared, plan, options), company=company))
     except (OSError, SurgeryError) as error:
         try:

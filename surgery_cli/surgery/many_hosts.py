@@ -72,7 +72,12 @@ class Company:
 
     @classmethod
     def met(
-        cls, membership: Membership, prepared: Prepared, destination: Path, options: Options
+        cls,
+        membership: Membership,
+        prepared: Prepared,
+        plan: Plan,
+        destination: Path,
+        options: Options,
     ) -> Company:
         """Once all are about to do the same.
 
@@ -91,7 +96,7 @@ class Company:
             " start says that it exists"
         )
         try:
-            agree(membership, prepared, destination, options)
+            agree(membership, prepared, plan, destination, options)
         except PlanError:  # which all of them see alike: nobody builds
             unknown.clear()
             raise

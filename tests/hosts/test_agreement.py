@@ -12,6 +12,7 @@ import pytest
 from surgery_cli.errors import PlanError
 from surgery_cli.hosts.membership import Membership
 from surgery_cli.hosts.runtime import Seat
+from surgery_cli.planning import plan_from_document, plan_of
 from surgery_cli.settings.calls import CallOptions
 from surgery_cli.settings.declaration import settings_of
 from surgery_cli.settings.run import Options
@@ -29,14 +30,19 @@ PREPARED = SimpleNamespace(
 )
 
 
-def refusal(first, second, first_finds=PREPARED, finds=PREPARED, names=("dst", "dst")):
+NO_PLANS = (plan_of([]), plan_of([]))
+
+
+def refusal(
+    first, second, first_finds=PREPARED, finds=PREPARED, names=("dst", "dst"), plans=NO_PLANS
+):
     """What a second process is told that was told something else, or ``finds`` it; '' where both go on."""
     board, said = BoardInMemory(), [""]
 
     def take_part(number, options, found):
         membership = Membership(board, Seat("", number, 2), lambda _: None)
         try:
-            agree(membership, found, Path(names[number]), options)
+            agree(membership, found, plans[number], Path(names[number]), options)
         except PlanError as error:
             said[0] = str(error)
 
@@ -90,3 +96,40 @@ def test_a_destination_is_compared_as_the_place_that_it_is():
     ):
         said = refusal(Options(), Options(), names=("dst", other))
         assert ("its destination is" not in said) is is_same
+
+
+EDITS = [{"op": "rescale", "at": f"params/{name}", "by": 2.0} for name in "abc"]
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (
+            [*EDITS[:2], {**EDITS[2], "by": 3.0}],
+            'edit 3 is `{"op":"rescale","at":"params/c","by":3.0',
+        ),
+        (EDITS[:2], "its edit 3 is none, there `"),
+        ([EDITS[1], EDITS[0], EDITS[2]], 'its edit 1 is `{"op":"rescale","at":"params/b"'),
+    ],
+    ids=["a field", "one less", "their order"],
+)
+def test_of_unlike_plans_the_first_edit_that_differs_is_said(other, said):
+    plans = [plan_from_document({"edits": edits}) for edits in (EDITS, other)]
+    found = [
+        SimpleNamespace(**vars(PREPARED) | {"draft": SimpleNamespace(digest=f"sha256:{n:064d}")})
+        for n in range(2)
+    ]
+    assert said in refusal(Options(), Options(), *found, plans=plans)
+
+
+def test_of_plans_that_differ_in_the_layout_alone_that_is_said():
+    plans = [
+        plan_from_document({"edits": [], "reshard": {"chunk_bytes": size}})
+        for size in ("1MiB", "2MiB")
+    ]
+    found = [
+        SimpleNamespace(**vars(PREPARED) | {"draft": SimpleNamespace(digest=f"sha256:{n:064d}")})
+        for n in range(2)
+    ]
+    told = refusal(Options(), Options(), *found, plans=plans)
+    assert 'its `reshard` is `{"chunk_bytes":"2MiB"}`, there `{"chunk_bytes":"1MiB"}`' in told

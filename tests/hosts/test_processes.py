@@ -100,7 +100,7 @@ def test_processes_that_are_not_about_to_do_the_same_are_refused_by_name(source,
     ended = cast(source, 2, tmp_path / "new", own=own).ended()
     assert [each.code for each in ended] == [2, 2], ended
     assert "process 1 on" in ended[0].err
-    assert "its draft is" in ended[0].err
+    assert "its edit 1 is" in ended[0].err
     assert not list(tmp_path.iterdir())
 
 
