@@ -82,7 +82,7 @@ class ObjectService(Protocol):
 
     def put(self, bucket: str, key: str, content: bytes, *, exclusively: bool) -> str:
         """Make an object, and give its version; ``exclusively``: FileExistsError where one stands, also if it is from
-        a lost answer. The service has held what came against its MD5.
+        a lost answer. What came was held against a digest: CRC32C on Google's service, MD5 on Amazon's.
         """
 
     def put_in_place(self, bucket: str, key: str, content: bytes, found: StoredObject) -> str:
