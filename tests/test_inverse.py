@@ -258,7 +258,7 @@ def test_the_command_prints_a_plan_for_apply(
     assert document["from_source"] == 1
     assert document["plan"]["edits"][0]["note"] == "only the source has these values"
     assert _code("plan", str(source), "--inverse") == 2
-    assert "has no record of a run" in capsys.readouterr().err
+    assert "has no record of an edit to undo" in capsys.readouterr().err
     assert _code("plan", str(tmp_path / "new")) == 2
     assert _code("plan", str(tmp_path / "new"), str(tmp_path / "undo.yaml"), "--inverse") == 2
 

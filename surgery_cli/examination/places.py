@@ -133,7 +133,7 @@ def _holds_item(listing: Listing) -> bool:
 def _place_in(path: Path) -> Place | None:
     """What a thing in a run directory is; None for what belongs to the directory, or is another name of something."""
     name = path.name
-    if is_record(name) or belongs_to_root(path):
+    if is_record(name) or (belongs_to_root(path) and not _held_tree(path)):
         return None
     if filesystem.is_link(path) and filesystem.exists(path) and _leads_beside(path):
         return None

@@ -78,7 +78,7 @@ def _records(
         record = None if path is None else _read_own(path, name, damage)
         if record is None or (step is not None and knows(step, record, name, now)):
             continue
-        own[name] = _as_of_tree(record, name, now)
+        own[name] = as_of_tree(record, name, now)
         if step is not None:  # what it says of such an item is of a former one
             step = step.without(name, now)
     if step is not None:
@@ -143,7 +143,7 @@ def in_keys_of(record: Record, trees: Sequence[str], *, is_gone: bool = False) -
     return record
 
 
-def _as_of_tree(record: Record, name: str, trees: Sequence[str]) -> Record:
+def as_of_tree(record: Record, name: str, trees: Sequence[str]) -> Record:
     """The record of an item as one of a step of these trees, under the name that the item has now."""
     keyed = _rekeyed(record, put=tree_front(name) if len(trees) > 1 else "")
     edited = record.edited_trees or []

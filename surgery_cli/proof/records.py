@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from surgery_cli.engine.checked_source import CheckedSource, Recorded
 from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.engine.reading import CountedSource
 from surgery_cli.inputs.json_decoding import decode_json
-from surgery_cli.proof.on_record import entries, read_record
+from surgery_cli.optimizer.detect.settled import Settled
+from surgery_cli.proof.on_record import as_of_tree, entries, in_keys_of, read_record
 from surgery_cli.proof.record_places import record_key, trees_of_step
 from surgery_cli.proof.surgery_json import OF_ONE_FILE, Record, encoded, tree_front
 from surgery_cli.store import filesystem
@@ -104,6 +105,28 @@ def without_repeated(
     """Earlier records without what they say of files, and without those ``digests`` that stand in a newer one."""
     newest = decode_json(msgspec.json.encode(digests))
     return [_without(newest, entry) for entry in history]
+
+
+def slots_on_record(
+    records: Mapping[str, Record], written: Checkpoint, filled: Collection[str]
+) -> list[Settled]:
+    """What records say of slots that are in a new checkpoint as they were: of none of which a leaf is ``filled``.
+
+    The records are of the step, called '', and of items by their names.
+    """
+    now = trees_of_step(written)
+    known = {
+        (one.node, one.name): one
+        for name, record in records.items()
+        for one in (as_of_tree(record, name, now) if name else in_keys_of(record, now)).slots
+    }
+    every = [record_key(written, path) for path in written.tree]
+
+    def is_as_it_was(node: str) -> bool:
+        below = [key for key in every if key.startswith(f"{node}/")]
+        return bool(below) and not {*below} & {*filled}
+
+    return [one for one in known.values() if is_as_it_was(one.node)]
 
 
 def _without(newest: Mapping[str, Any], entry: dict[str, Any]) -> dict[str, Any]:

@@ -215,6 +215,8 @@ def _misfit(found: dict[str, Any], array: Sequence[int] | None) -> str:
     """Why JAX would not spread an array of this shape so, by a mesh and a spec that are right in themselves."""
     sizes = dict(zip(found["axis_names"], found["shape"], strict=True))
     parts = [part if isinstance(part, list) else [part] for part in found["partition_spec"]]
+    while parts and parts[-1] in ([], [None]):  # of axes that are not there, they say nothing
+        parts.pop()
     used = [name for part in parts for name in part if name is not None]
     twice = next((name for name, count in Counter(used).items() if count > 1), None)
     if twice is not None:

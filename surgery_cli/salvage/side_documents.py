@@ -102,7 +102,7 @@ def _shardings(
     arrays: Mapping[str, ArrayDocument],
     entries: Mapping[str, Entry],
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    judged: dict[str, str] = {"": ""}
+    judged: dict[tuple[str, tuple[int, ...]], str] = {}
     names = {sharding_key(name): name for name in entries}
     kept, faults = {}, dict.fromkeys(document.keys() - names.keys(), NO_LEAF)
     for key, text in document.items():
@@ -111,10 +111,11 @@ def _shardings(
         if not isinstance(text, str):
             faults[names[key]] = f"its sharding is {text!r}"
             continue
-        if text not in judged:
-            judged[text] = sharding_fault(text)
-        if judged[text]:
-            faults[names[key]] = judged[text]
+        asked = (text, arrays[names[key]].shape)
+        if asked not in judged:
+            judged[asked] = sharding_fault(*asked) if text else ""
+        if judged[asked]:
+            faults[names[key]] = judged[asked]
         else:
             kept[key] = text
     return kept, faults

@@ -37,8 +37,8 @@ class Survey(msgspec.Struct, frozen=True):
     """Items of which nothing is left, and what beside the trees is not what was sealed, or does not decode, by name."""
     record_fault: str = ""
     """What is wrong with the record of digests, if it cannot be gone by."""
-    records: list[Record] = []
-    """Those that tell of runs before: of the step, and of items that were put into it."""
+    records: dict[str, Record] = {}
+    """Those that tell of runs before: of the step, called '', and of items that were put into it, by their names."""
 
     def path(self, item: str, inner: LeafPath) -> LeafPath:
         """See ``BrokenPlace.path``."""
@@ -56,7 +56,7 @@ def survey(
     items: dict[str, BrokenItem | BrokenFile] = {}
     leaves: dict[str, dict[LeafPath, SavedLeaf]] = {}
     record, fault = _record_of(place)
-    records = [] if record is None else [record]
+    records = {} if record is None else {"": record}
     for name, folder in place.items.items():
         form = format_of_broken(folder) if filesystem.is_file(folder) else None
         distrusted = sidecars_unlike_seal(place, folder, record)
@@ -67,8 +67,8 @@ def survey(
         )
         meter = Meter(listener, "reading", item.stored_bytes)
         about = _about(record, place, name)
-        if about is not None and about not in records:
-            records.append(about)
+        if about is not None and about is not record:
+            records[name] = about
         known = _recorded(about, name, item.structure.entries)
         leaves[name] = item.leaves(memory_bytes, known, meter.advance)
     empty = {

@@ -187,11 +187,12 @@ def _todo_of_files(findings: Sequence[reports.Finding], path: str) -> str:
     empty = [one for one in folders if not any(file.path.startswith(f"{one}/") for file in files)]
     todo = [f"take {quoted(sorted(empty), 4, word='and')} away, where no file is"] if empty else []
     if files:
-        anew = "" if all(one.what == ADDED for one in files) else " --anew"
-        todo.append(
-            "put the files back as they were;"
-            f" `surgery seal {path}{anew}` records what is there, if that is meant"
+        is_more = all(one.what == ADDED for one in files)
+        back = (
+            "take the files away that were added" if is_more else "put the files back as they were"
         )
+        anew = "" if is_more else " --anew"
+        todo.append(f"{back}; `surgery seal {path}{anew}` records what is there, if that is meant")
     return "; ".join(todo)
 
 

@@ -34,10 +34,16 @@ def last_run(checkpoint: Checkpoint) -> Record:
             fix="`surgery log` shows all",
         )
     if record is None or not record.draft:  # of a seal, or a rescue
+        place = record_path(checkpoint)
+        if found is None:
+            why = f"`surgery` did not write it: '{place}' is not there"
+        elif found.rescued:
+            why = f"the last on record is a rescue, which no plan undoes: '{place}'"
+        else:
+            why = f"it was sealed, and no edit is on record: '{place}'"
         raise PlanError(
-            f"'{checkpoint.location.root}' has no record of a run",
-            why=f"`surgery` did not write it: '{record_path(checkpoint)}' "
-            + ("says of none" if found else "is not there"),
+            f"'{checkpoint.location.root}' has no record of an edit to undo",
+            why=why,
             fix="name a checkpoint that an edit has written",
         )
     if record.plan.get("output"):

@@ -60,8 +60,8 @@ def layout_reads(
     if not meshes:
         if not any(is_spread(tree[path]) for path in chosen):
             raise PlanError(
-                "none of the leaves is an array of JAX, and no other is split over devices",
-                why="of NumPy's arrays every host reads all, unless the target of its restore says otherwise",
+                "none of the leaves is one that is split over devices",
+                why="of keys and NumPy's arrays every host reads all, unless the target of its restore says otherwise",
                 fix="ask of a checkpoint that holds arrays of JAX",
             )
         raise PlanError(

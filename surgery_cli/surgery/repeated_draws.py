@@ -50,13 +50,18 @@ def repeated_draws(checkpoint: Checkpoint, draft: Draft) -> list[Consequence]:
 
 
 def _drawn(runs: list[Run]) -> Iterator[tuple[str, int]]:
-    """The printed paths for which runs on record drew random values, with the seeds of these runs."""
+    """The printed paths for which runs on record drew random values, with the seeds of these runs, the latest first.
+
+    What has been made anew since has none of them.
+    """
+    anew: set[str] = set()
     for run in runs:
         edits = [edit for edit in run.plan.get("edits", ()) if _is_random(edit.get("op"))]
         seeds = {edit.get("seed", run.plan.get("seed") or 0) for edit in edits}
-        for leaf in run.leaves:
+        for leaf in (leaf for leaf in run.leaves if leaf.path not in anew):
             if any(map(_is_random, leaf.operations)):
                 yield from ((leaf.path, seed) for seed in seeds)
+        anew |= {leaf.path for leaf in run.leaves if leaf.from_ is None}
 
 
 def _is_random(name: object) -> bool:

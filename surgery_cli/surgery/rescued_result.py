@@ -20,7 +20,7 @@ from surgery_cli.proof.new_records import record_around
 from surgery_cli.proof.on_record import history_of
 from surgery_cli.proof.record_parts import ChangedLeaf
 from surgery_cli.proof.record_places import named_trees, record_key, record_path
-from surgery_cli.proof.records import without_repeated, write_record
+from surgery_cli.proof.records import slots_on_record, without_repeated, write_record
 from surgery_cli.proof.step_metadata_file import sound_part
 from surgery_cli.proof.surgery_json import Record, new_record
 from surgery_cli.salvage.file import BrokenFile
@@ -161,8 +161,19 @@ class Rescue(msgspec.Struct, frozen=True):
             removed=[row.path for row in self.rows if row.path not in origins],
             rescued=origins,
             digests=digests,
-            history=without_repeated(history_of(self.survey.records), digests),
+            slots=slots_on_record(self.survey.records, written, self._filled_keys(written)),
+            history=without_repeated(history_of(self.survey.records.values()), digests),
         )
+
+    def _filled_keys(self, written: Checkpoint) -> list[str]:
+        """How the record names the leaves of which something comes from elsewhere."""
+        filled = {row.path for row in self.rows if row.filled_from}
+        return [
+            record_key(written, written.path_in(name, one.leaf.path))
+            for name, leaves in self.kept.items()
+            for one in leaves
+            if str(self.survey.path(name, one.leaf.path)) in filled
+        ]
 
 
 def _refuse_faulty(written: Checkpoint) -> None:

@@ -109,11 +109,11 @@ def _read(text: str) -> NamedSharding | None:
         grid = (fields.get("device_mesh") or {}).get("mesh") or []
         mesh = Mesh(names, sizes, tuple(_ids(grid)), tuple(fields.get("axis_types") or ()))
         partition = trimmed(map(_names, fields["partition_spec"]))
-        used = [name for axes in partition for name in axes]
+        used = {name for axes in partition for name in axes}
         is_whole = len(names) == len(sizes) and len(mesh.ids) in (0, mesh.size)
     except (msgspec.DecodeError, AttributeError, KeyError, TypeError, ValueError):
         return None
-    return NamedSharding(mesh, partition) if is_whole and set(used) <= set(names) else None
+    return NamedSharding(mesh, partition) if is_whole and used <= set(names) else None
 
 
 @lru_cache(maxsize=64)

@@ -3,6 +3,9 @@
 import json
 import shutil
 
+import numpy as np
+import optax
+import orbax.checkpoint as ocp
 import pytest
 
 from tests.cli.conftest import SAMPLES
@@ -121,6 +124,31 @@ def test_a_rescue_takes_the_history_along_and_names_what_filled_it(
     told = surgery("log", tmp_path / "whole").out.splitlines()
     assert any(one.startswith("   and ") and SAMPLE.name in one for one in told) == is_filled
     assert surgery("plan", tmp_path / "whole", "--inverse").code == 2
+
+
+def test_what_is_on_record_of_leaves_stays_so_of_those_that_a_rescue_found(surgery, tmp_path):
+    """The kind of the optimizer's state that was said, and draws: of a leaf that is filled, neither holds."""
+    tx = optax.adamw(1e-3)
+    params = {name: np.full((8, 4), n + 1.0, np.float32) for n, name in enumerate("ab")}
+    state = {"params": params, "opt_state": tx.init(params)}
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        for step in (1, 2):
+            items = {"state": ocp.args.StandardSave(state), "ema": ocp.args.StandardSave(params)}
+            manager.save(step, args=ocp.args.Composite(**items))
+    edited, noise = tmp_path / "edited", ("--std", "1", "--seed", "7")
+    words = ("state/params/a", "ema/a", *noise, "--optimizer-kind", "adamw")
+    assert surgery("noise", tmp_path / "run@2", edited, *words).code == 0
+    for damaged in ("ema", "state"):
+        broken, whole = tmp_path / f"broken-{damaged}", tmp_path / f"whole-{damaged}"
+        shutil.copytree(edited / "2", broken)
+        for file in (broken / damaged).rglob("d/*"):
+            file.write_bytes(b"")
+        assert surgery("rescue", broken, whole, "--fill-from", tmp_path / "run@1").code == 0
+        told = surgery("rescale", whole, tmp_path / "x", "state/params/b", "--by", "2", "--dry-run")
+        assert ("2 transform" in told.out) == (damaged == "ema"), told.out
+        again = surgery("noise", whole, tmp_path / "x", "state/params/a", *noise, "--dry-run")
+        assert again.code == 0, again.err
+        assert ("by an earlier run, too" in again.out) == (damaged == "ema"), again.out
 
 
 def test_a_run_keeps_its_number_when_it_is_sealed_anew_and_when_others_follow(

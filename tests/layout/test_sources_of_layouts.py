@@ -195,11 +195,13 @@ REFUSED: dict[str, dict[str, Any]] = {
     "no such axis": {"partition_spec": ["data"]},
     "more axes than there are": {"partition_spec": [None, None, "fsdp"]},
     "no list": {"partition_spec": 3},
+    "a list too deep": {"partition_spec": [[["fsdp"]], None]},
     "uneven": {"partition_spec": [None, ["fsdp", "tensor"]], "shape": [3, 2], "device_mesh": None},
 }
 TAKEN: dict[str, dict[str, Any]] = {
     "two axes for one": {"partition_spec": [None, ["fsdp", "tensor"]]},
     "none": {"partition_spec": [None, None]},
+    "nothing of an axis that is not there": {"partition_spec": ["fsdp", None, None]},
 }
 
 
@@ -227,6 +229,9 @@ def test_what_jax_refuses_of_shardings_on_disk_is_a_finding_and_no_model(
     assert sum("has what JAX refuses: of 'params/embed'" in str(one) for one in notes) == (
         0 if is_taken else 2
     )
+    done = surgery.rescue(str(source), str(tmp_path / "rescued"))
+    assert any("_sharding' is wrong about" in str(one) for one in done.notes) != is_taken
+    assert not surgery.verify(str(tmp_path / "rescued")).findings
     if is_taken:
         reshard(plain, tmp_path / "alike", like=str(source))
         restored(tmp_path / "alike")

@@ -348,7 +348,9 @@ def test_a_folder_of_several_checkpoints_is_none(saved, older):
 
 
 @pytest.mark.parametrize("is_ocdbt", [True, False], ids=["ocdbt", "a file a chunk"])
-@pytest.mark.parametrize("name", ["d", "ocdbt_data", "array_metadatas", "manifest.ocdbt"])
+@pytest.mark.parametrize(
+    "name", ["d", "ocdbt_data", "array_metadatas", "manifest.ocdbt", "metadata", "descriptor"]
+)
 def test_checkpoints_may_be_called_as_what_stands_in_one(tmp_path, name, is_ocdbt):
     """The folder that holds them is no tree for that."""
     handler = ocp.PyTreeCheckpointHandler(use_ocdbt=is_ocdbt)
