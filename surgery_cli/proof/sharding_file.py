@@ -6,7 +6,7 @@ import base64
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -112,7 +112,8 @@ def sharding_faults(item: PytreeItem) -> Iterator[tuple[str, str]]:
         yield SHARDING, f"{fault}; {STILL_RESTORED}"
     if document is None:
         return
-    yield from ((SHARDING, why) for why in _entry_faults(item, document))
+    said = ((path, leaf, document.get(_key(path), "")) for path, leaf in _sharded(item))
+    yield from ((SHARDING, why) for why in _entry_faults(said))
     lacking = lacking_entries(item)
     known = {stored_name(path) for path in item.leaves}
     for key in document:
@@ -121,11 +122,10 @@ def sharding_faults(item: PytreeItem) -> Iterator[tuple[str, str]]:
             yield SHARDING, f"an entry is called '{key}', which is no name of a leaf"
 
 
-def _entry_faults(item: PytreeItem, document: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with what ``_sharding`` says of the leaves that are there."""
+def _entry_faults(said: Iterable[tuple[LeafPath, StoredLeaf, object]]) -> Iterator[str]:
+    """What is wrong with what is ``said`` of leaves in ``_sharding``."""
     judged: dict[tuple[str, Sequence[int] | None], str] = {}
-    for path, leaf in _sharded(item):
-        text = document.get(_key(path), "")
+    for path, leaf, text in said:
         if not isinstance(text, str):
             yield f"of '{path}': no text stands there; {STILL_RESTORED}"
             continue
@@ -143,7 +143,8 @@ def fault_notes(checkpoint: Checkpoint) -> list[Consequence]:
     for name, item in checkpoint.items.items():
         if not isinstance(item, PytreeItem) or not item.sidecars.sharding:
             continue
-        if faults := list(_entry_faults(item, item.sidecars.sharding)):
+        known = ((path, leaf, leaf.spec.sharding or "") for path, leaf in _sharded(item))
+        if faults := list(_entry_faults(known)):
             where = f" in '{name}'" if name and len(checkpoint.items) > 1 else ""
             said = f"`{SHARDING}`{where} has what JAX refuses: {listed(faults, _SHOWN_LEAVES)}; {STILL_RESTORED}"
             notes.append(Consequence(DocsPage.CHECKED_BY_VERIFY, said))

@@ -33,7 +33,7 @@ Value = TypeVar("Value")
 PACKAGES = ("orbax-checkpoint", "tensorstore", "numpy", "jax", "flax", "optax")
 
 
-class Record(msgspec.Struct, kw_only=True, frozen=True, dict=True, eq=False):
+class Record(msgspec.Struct, kw_only=True, frozen=True, dict=True):
     """The content of ``surgery.json``. The keys of ``digests`` are those of ``record_key``, for the ``trees``."""
 
     schema_version: int = 1

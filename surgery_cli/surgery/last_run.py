@@ -37,10 +37,10 @@ def last_run(checkpoint: Checkpoint) -> Record:
         place = record_path(checkpoint)
         if found is None:
             why = f"`surgery` did not write it: '{place}' is not there"
-        elif found.rescued:
+        elif (record or found).rescued:
             why = f"the last on record is a rescue, which no plan undoes: '{place}'"
         else:
-            why = f"it was sealed, and no edit is on record: '{place}'"
+            why = f"it was sealed, and no edit of it is on record: '{place}'"
         raise PlanError(
             f"'{checkpoint.location.root}' has no record of an edit to undo",
             why=why,

@@ -7,19 +7,13 @@ from typing import Final
 
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import (
-    COMMIT_MARK,
-    Listing,
-    holds_pytree,
-    reading,
-    step_name,
-)
+from surgery_cli.store.filesystem.listing import Listing, holds_pytree, reading, step_name
 from surgery_cli.store.locate.items import ITEM_SIDECARS, STEP_SIDECARS, holds_items
 
 _LEVELS: Final = 3
 """Of folders above a destination: an item lies in a step, and a folder may lie in that."""
 
-_TELLING: Final = ITEM_SIDECARS | STEP_SIDECARS | {COMMIT_MARK}
+_TELLING: Final = ITEM_SIDECARS | STEP_SIDECARS
 
 
 def folders_above(target: Path) -> list[Path]:

@@ -32,9 +32,8 @@ def check_address(destination: Path) -> None:
     Raises:
         DestinationError: so.
     """
-    if (
-        isinstance(destination, BucketPath) and destination.scheme == "gs"
-    ):  # of others it reads nothing
+    # of other buckets Orbax reads nothing
+    if isinstance(destination, BucketPath) and destination.scheme == "gs":
         cut = next((one for one in destination.key if one in _CUT_AT), None)
         if cut is not None:
             raise DestinationError(
