@@ -7,6 +7,13 @@ import time
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 
 from surgery_cli import surgery
 from surgery_cli.errors import SurgeryError
@@ -125,6 +132,32 @@ def test_the_client_of_gs_starts_without_what_only_zonal_buckets_need(bucket, mo
     assert done.stdout.split() == ["GCSFileSystem", *[str(asked == "true")] * 2]
 
 
+SIGNING = """
+import sys
+from surgery_cli.store.filesystem.google_storage import GoogleStorage
+GoogleStorage()._client
+assert "cryptography" not in sys.modules
+from google.auth import crypt
+from google.oauth2.service_account import Credentials
+private, public = sys.stdin.read().split("|")
+info = {"client_email": "a@b.c", "token_uri": "http://127.0.0.1:1/", "private_key": private}
+made = Credentials.from_service_account_info(info)
+verifier, signed = crypt.RSAVerifier.from_string(public), made.sign_bytes(b"x")
+assert isinstance(made.signer, crypt.RSASigner) and not isinstance(verifier, crypt.RSASigner)
+print(type(made.signer).__module__, verifier.verify(b"x", signed), verifier.verify(b"y", signed))
+"""
+
+
+def test_the_client_of_gs_signs_with_a_key_file_by_what_it_did_not_load_at_its_start(bucket):
+    key = rsa.generate_private_key(65537, 2048)
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    keys = b"|".join((private, public)).decode()
+    command = [sys.executable, "-c", SIGNING]
+    done = subprocess.run(command, check=False, input=keys, capture_output=True, text=True)
+    assert done.stdout.split() == ["google.auth.crypt.rsa", "True", "False"], done.stderr
+
+
 def test_what_is_imported_later_is_there_when_it_is_used(monkeypatch):
     monkeypatch.delitem(sys.modules, "xmlrpc.client", raising=False)
     with deferred("xmlrpc.client"):
@@ -133,6 +166,20 @@ def test_what_is_imported_later_is_there_when_it_is_used(monkeypatch):
     assert Binary(b"x").data == b"x"
     assert dumps(("x",)).startswith("<params>")
     assert "xmlrpc.client" in sys.modules
+    assert isinstance(Binary(b"x"), Binary)
+    assert not isinstance(b"x", Binary)
+
+
+def test_what_a_class_is_made_of_is_imported_at_once(monkeypatch):
+    monkeypatch.delitem(sys.modules, "xmlrpc.client", raising=False)
+    with deferred("xmlrpc.client"):
+        from xmlrpc.client import Binary
+
+        class Own(Binary):
+            pass
+
+    assert Own.__mro__[1] is sys.modules["xmlrpc.client"].Binary
+    assert Own(b"x").data == b"x"
 
 
 @pytest.mark.parametrize("use_zarr3", [False, True])

@@ -15,16 +15,17 @@ from typing import Any
 def deferred(*modules: str) -> Iterator[None]:
     """Inside, ``from MODULE import NAME`` of one of these modules gives a stand-in, which loads it when it is used.
 
-    Those that are loaded stay what they are. A library that does more with them than to keep their names (a class of
-    its own made of one, say) fails: it is to be imported without, then.
+    Those that are loaded stay what they are, and so do those of which a library makes more at once than to keep their
+    names (a class of its own, say).
     """
     stand_ins = {name: _Deferred(name) for name in modules if name not in sys.modules}
     sys.modules.update(stand_ins)
     try:
         yield
     finally:
-        for name in stand_ins:
-            sys.modules.pop(name, None)
+        for name, stand_in in stand_ins.items():
+            if sys.modules.get(name) is stand_in:
+                del sys.modules[name]
 
 
 class _Deferred(ModuleType):
@@ -43,10 +44,18 @@ class _Named:
     @cached_property
     def _itself(self) -> Any:
         module, name = self._place
+        if isinstance(sys.modules.get(module), _Deferred):
+            del sys.modules[module]
         return getattr(import_module(module), name)
 
     def __call__(self, *given: Any, **more: Any) -> Any:
         return self._itself(*given, **more)
+
+    def __instancecheck__(self, instance: object) -> bool:
+        return isinstance(instance, self._itself)
+
+    def __mro_entries__(self, _: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (self._itself,)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._itself, name)
