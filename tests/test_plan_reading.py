@@ -10,13 +10,16 @@ import pytest
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.operations.table import operations
 from surgery_cli.planning import (
+    Plan,
     fields_of,
     operation_from_options,
     plan_from_document,
     plan_of,
     read_plan,
 )
+from surgery_cli.planning.values import Misfit, converted
 from surgery_cli.planning.yaml_text import parse_yaml
+from surgery_cli.settings.reshard import Reshard
 from tests.plan_operations import KINDS, Convert, Move, Norm, Put, Scale
 
 YAML_PLAN = """\
@@ -305,6 +308,29 @@ def test_every_number_of_every_operation_may_be_a_fraction():
                 assert getattr(edit_, field.attribute) in (0.75, (0.75,)), (name, field.name)
             seen.append(f"{name} {field.name}")
     assert {"rescale by", "replace with", "average weights", "normalize to"} <= set(seen)
+
+
+@pytest.mark.parametrize("kind", [*operations().values(), Plan, Reshard], ids=lambda k: k.__name__)
+def test_quotes_are_advised_where_they_would_do(kind):
+    """Of every field, with a number where a name may stand, a text with a grammar of its own, or none at all."""
+    for field in fields_of(kind):
+        for value in (-3.5, True, [-3.5], {"a": -3.5}, {"a": [-3.5]}):
+            try:
+                converted(kind, field.name, value)
+            except Misfit as misfit:
+                if "put it in quotes" not in misfit.problem.fix:
+                    continue
+                assert not field.type_text.startswith("mapping") or isinstance(value, dict)
+                text = json.dumps(value).replace("-3.5", '"-3.5"').replace("true", '"true"')
+                converted(kind, field.name, json.loads(text))
+
+
+def test_a_mesh_that_is_a_number_is_told_what_a_mesh_is():
+    number, axis = (
+        problem(f"reshard:\n  mesh: {given}\n  spec: {{a: x}}\n") for given in ("4", "{x: 0}")
+    )
+    assert number.fix == "the mesh of the other topology: its axes with their sizes"
+    assert (axis.fix, axis.line) == ("", 2)
 
 
 def test_a_line_that_is_moved_by_a_column_is_said_to_be_out_of_line():

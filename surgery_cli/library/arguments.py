@@ -15,7 +15,7 @@ import numpy as np
 
 from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.operations.base import Operation
-from surgery_cli.planning.edits import Misfit, converted
+from surgery_cli.planning.values import Misfit, converted
 from surgery_cli.settings.declaration import settings_of
 from surgery_cli.settings.shared import Memory
 from surgery_cli.tree.nearness import nearest

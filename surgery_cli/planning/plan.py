@@ -17,10 +17,11 @@ from surgery_cli.inputs.addresses import address, local_address
 from surgery_cli.inputs.buckets import STARTS
 from surgery_cli.operations.asserting import Assertion
 from surgery_cli.operations.base import Operation
-from surgery_cli.planning.edits import Misfit, converted, selection_problems
+from surgery_cli.planning.edits import selection_problems
 from surgery_cli.planning.fields import fields_of, takes_numbers
 from surgery_cli.planning.numbers import number_or_path
 from surgery_cli.planning.text import Mark
+from surgery_cli.planning.values import Misfit, converted
 from surgery_cli.settings.export import Export
 from surgery_cli.settings.reshard import Reshard
 from surgery_cli.settings.shared import AbovePlan

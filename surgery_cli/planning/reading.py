@@ -15,7 +15,6 @@ from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
-from surgery_cli.planning.edits import Misfit, converted
 from surgery_cli.planning.fields import fields_of
 from surgery_cli.planning.linted import plan_problems
 from surgery_cli.planning.placed_edits import Place, built
@@ -39,6 +38,7 @@ from surgery_cli.planning.policies import read_policy, read_rules
 from surgery_cli.planning.recorded_plans import beside_plan, is_record, plan_in_record
 from surgery_cli.planning.sections import SECTIONS, misfit_in, read_section
 from surgery_cli.planning.text import PlanText, nearest_fix, shown, text_of_value
+from surgery_cli.planning.values import Misfit, converted
 from surgery_cli.planning.variables import Variables
 from surgery_cli.tree.nested import Position
 from surgery_cli.words.tasks import recipe_for

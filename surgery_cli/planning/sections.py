@@ -8,9 +8,9 @@ from typing import Any, Final
 import msgspec
 
 from surgery_cli.errors import Problem
-from surgery_cli.planning.edits import Misfit, converted
 from surgery_cli.planning.fields import fields_of
 from surgery_cli.planning.text import PlanText, nearest_fix
+from surgery_cli.planning.values import Misfit, converted
 from surgery_cli.settings.export import Export
 from surgery_cli.settings.reshard import Reshard
 from surgery_cli.tree.nested import Position

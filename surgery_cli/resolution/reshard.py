@@ -196,7 +196,9 @@ def _of_script(
         )
     arrays = [path for path, leaf in draft.leaves.items() if is_spread(leaf.spec)]
     _refuse_missing(arrays, said, f"the state of '{name}'", "like_init")
-    return {path: said[path] or NamedSharding(mesh) for path in arrays}
+    found = {path: said[path] or NamedSharding(mesh) for path in arrays}
+    over = {one: _with_ids(one, draft.source_tree) for one in {s.mesh for s in found.values()}}
+    return {path: NamedSharding(over[s.mesh], s.partition) for path, s in found.items()}
 
 
 def _goals_like(draft: Draft, name: str, tree: TreeSpec) -> dict[LeafPath, Goal]:

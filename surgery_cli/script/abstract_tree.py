@@ -208,8 +208,13 @@ def _leaf(value: Any) -> LeafSpec:
 
 
 def _sharding(value: Any) -> str | None:
-    """How a leaf is spread over a mesh, as Orbax says it on disk; None if it is not, or nobody says."""
+    """How a leaf is spread over a mesh, as Orbax says it on disk; None if it is not, or nobody says.
+
+    Of an axis that is ``UNCONSTRAINED`` nobody says it: a compiler will, for the array of a computation.
+    """
     import jax
+
+    open_axis = getattr(jax.sharding.PartitionSpec, "UNCONSTRAINED", None)
 
     try:  # of a tracer, what is spread is a part of its type
         sharding = getattr(value, "sharding", None) or jax.typeof(value).sharding
@@ -217,9 +222,14 @@ def _sharding(value: Any) -> str | None:
         return None
     if not isinstance(sharding, jax.sharding.NamedSharding) or not sharding.mesh.axis_names:
         return None
+    if any(part is open_axis for part in sharding.spec if part is not None):
+        return None
     parts = [part if isinstance(part, tuple) else (part,) for part in sharding.spec if part != ()]
     partition = trimmed(tuple(name for name in part if isinstance(name, str)) for part in parts)
-    return NamedSharding(Mesh.of(dict(sharding.mesh.shape)), partition).text
+    types = getattr(sharding.mesh, "axis_types", None)  # JAX of before had none, or a dict by type
+    said = tuple(map(str, types)) if isinstance(types, tuple) else ()
+    mesh = msgspec.structs.replace(Mesh.of(dict(sharding.mesh.shape)), axis_types=said)
+    return NamedSharding(mesh, partition).text
 
 
 def _key(abstract: Any) -> LeafSpec:

@@ -12,6 +12,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 import tensorstore as ts
+from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
 from surgery_cli import surgery
@@ -94,6 +95,49 @@ def lacking():
         report = reshard(source, tmp_path / name, like_init=f"{script}:{name}")
         assert any(said in note for note in report.notes) == is_noted, report.notes
     assert (tmp_path / "train.py.calls").read_text() == "x"  # for the layout and the note alike
+
+
+def test_an_axis_that_a_script_leaves_to_the_compiler_is_none_that_it_says(tmp_path: Path) -> None:
+    """JAX places no array by such a spec: there is nothing that could be written for it."""
+    opened = """
+def opened():
+    mesh = AbstractMesh((8,), ("fsdp",))
+    def spread(a):
+        spec = P("fsdp", P.UNCONSTRAINED) if a.shape == (64, 96) else P()
+        return jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=NamedSharding(mesh, spec))
+    return jax.tree.map(spread, jax.eval_shape(made))
+"""
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT + opened)
+    report = reshard(
+        save(tmp_path / "source", state()), tmp_path / "new", like_init=f"{script}:opened"
+    )
+    said = "says no sharding of 'opt_state/0/mu/dense/kernel', 'opt_state/0/nu/dense/kernel',"
+    assert any(said in note for note in report.notes), report.notes
+    assert shapes(tmp_path / "new", "params.dense.kernel") == (64, 96)
+
+
+def test_what_a_scripts_mesh_says_of_axes_and_the_sources_of_devices_is_restored(
+    tmp_path: Path,
+) -> None:
+    kinds, turned = (AxisType.Explicit, AxisType.Auto), np.array(jax.devices())[::-1]
+    mesh = jax.sharding.Mesh(turned.reshape(4, 2), ("a", "b"), axis_types=kinds)
+    own = save(tmp_path / "own", over(mesh, state(), P("a")))
+    typed = """
+def typed():
+    kinds = (jax.sharding.AxisType.Explicit, jax.sharding.AxisType.Auto)
+    mesh = AbstractMesh((4, 2), ("a", "b"), axis_types=kinds)
+    def spread(a):
+        spec = P("a") if a.ndim and a.shape[0] % 4 == 0 else P()
+        return jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=NamedSharding(mesh, spec))
+    return jax.tree.map(spread, jax.eval_shape(made))
+"""
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT + typed)
+    source = save(tmp_path / "source", over(mesh, state(), P()))
+    reshard(source, tmp_path / "new", like_init=f"{script}:typed")
+    ours, orbax = (restored(ck)["params"]["dense"] for ck in (tmp_path / "new", own))
+    assert ours["kernel"].sharding == orbax["kernel"].sharding
 
 
 @pytest.mark.parametrize("zarr3", [False, True])
