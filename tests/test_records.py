@@ -323,6 +323,27 @@ def test_nan_from_a_file_or_a_donor_stops_the_run_unless_that_is_meant(flat, tmp
     apply(flat, tmp_path / "out", "replace", surgery.Options(allow_non_finite=True), **edit)
 
 
+@pytest.mark.parametrize("way", ["apply", "make", "preview", "seal", "rescue"])
+def test_an_item_in_the_place_of_the_record_is_refused_before_any_work(tmp_path, way):
+    tree = ocp.args.PyTreeSave({"w": {"v": np.ones(3, np.float32)}})
+    source, new = str(tmp_path / "ck"), str(tmp_path / "new")
+    names = ("default",) if way == "make" else ("params", "surgery.json")
+    with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as saver:
+        saver.save(source, ocp.args.Composite(**dict.fromkeys(names, tree)))
+    made = {"at": "params/w/v", "by": 2.0}
+    runs = {
+        "apply": lambda: apply(source, new, **made),
+        "make": lambda: apply(source, new, "extract-item", at="w", as_="surgery.json"),
+        "preview": lambda: surgery.plan(source, plan("rescale", **made)),
+        "seal": lambda: surgery.seal(source),
+        "rescue": lambda: surgery.rescue(source, new),
+    }
+    with pytest.raises(CheckpointError, match="stands where the record of a run would"):
+        runs[way]()
+    assert [path.name for path in tmp_path.iterdir()] == ["ck"]
+    assert surgery.verify(source).agrees
+
+
 def test_what_was_set_aside_is_given_back_only_when_nothing_else_is_wrong(flat, tmp_path):
     set_aside = tmp_path / "out.surgery-old"
     shutil.copytree(flat, set_aside)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
 from msgspec import UNSET, UnsetType
 
+from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import RECORD, Listing, is_tree
 from surgery_cli.store.locate.items import step_items
@@ -25,6 +27,30 @@ def record_path(checkpoint: Checkpoint) -> Path:
     ):
         return place / RECORD
     return place.with_name(f"{place.name}.{RECORD}")
+
+
+def check_record_place(checkpoint: Checkpoint, made: Iterable[str] = ()) -> None:
+    """See that a record can stand in the checkpoint, or in what becomes of it with the items that are ``made``.
+
+    Raises:
+        CheckpointError: an item of the step has its name.
+    """
+    is_taken = filesystem.is_folder(record_path(checkpoint))
+    check_item_names([*made, RECORD] if is_taken else made)
+
+
+def check_item_names(names: Iterable[str]) -> None:
+    """See that no item stands where the record of its step would.
+
+    Raises:
+        CheckpointError: one does.
+    """
+    if RECORD in names:
+        raise CheckpointError(
+            f"the item '{RECORD}' stands where the record of a run would",
+            why="every result, and every seal, has its record in a file of that name in the step",
+            fix="give the item another name",
+        )
 
 
 def recorded_place(checkpoint: Checkpoint) -> Path:

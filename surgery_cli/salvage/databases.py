@@ -21,6 +21,7 @@ from surgery_cli.store.orbax.btree import (
     PROCESS_PREFIX,
     extent,
 )
+from surgery_cli.store.orbax.sidecars import METADATA
 from surgery_cli.store.orbax.stored_values import NOT_RENAMED, FileRange, StoredValue
 
 _DATA_FILE: Final = re.compile("[0-9a-f]{32}")
@@ -46,7 +47,9 @@ def databases_of(item: Path) -> list[Path]:
     found = [item] if is_database(item) else []
     for entry in filesystem.entries_if_any(item):
         if entry.is_folder and entry.name.startswith((PROCESS_PREFIX, DONOR_PREFIX)):
-            found += databases_of(item / entry.name)
+            beside = item / entry.name
+            if not filesystem.is_file(beside / METADATA):  # a checkpoint may be called so, too
+                found += databases_of(beside)
     return found
 
 

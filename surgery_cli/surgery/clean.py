@@ -15,7 +15,6 @@ from surgery_cli.store.filesystem.listing import destination_of, reading
 from surgery_cli.store.filesystem.owners import is_staging, owner_of
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.argument import path_and_step
-from surgery_cli.store.locate.refusals import missing
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover, bucket_leftovers
 from surgery_cli.store.write.finishing import check_can_finish, finish
 from surgery_cli.store.write.half_replaced import half_replaced
@@ -30,7 +29,7 @@ from surgery_cli.store.write.leftovers import (
 from surgery_cli.store.write.resumable_staging import amount_of, goes_on
 from surgery_cli.store.write.staging import set_aside_of
 from surgery_cli.store.write.strays import strays
-from surgery_cli.words.notes import Consequence, Note
+from surgery_cli.words.notes import Consequence, Note, Remark
 from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import byte_text
 
@@ -43,7 +42,7 @@ def clean(place: str, *, stale: bool = False, dry_run: bool = False) -> reports.
     has half replaced something, and alone is whole, is put in its place.
 
     Raises:
-        PlanError: nothing ever stood there, a step is named, or it is empty text.
+        PlanError: a step is named, or it is empty text.
         DestinationError: what is half replaced was written to by something else since.
         WriteError: something cannot be removed, or put in its place.
     """
@@ -99,8 +98,6 @@ def _leftovers(path: Path) -> Sequence[Left]:
             return [*bucket_leftovers(path), *strays(path)]
     if is_staging(path.name) and filesystem.is_taken(path):
         return [Leftover(path, owner_of(path))]
-    if not filesystem.exists(path) and not filesystem.is_folder(path.absolute().parent):
-        raise missing(path.absolute())
     inside = leftovers_in(path) if filesystem.is_folder(path) else []
     return [*leftovers_of(path), *drafts_of(path), *inside]
 
@@ -122,6 +119,9 @@ def _row(left: Left, state: State) -> reports.LeftoverRow:
 
 def _notes(path: Path, kept: list[reports.LeftoverRow]) -> list[Note]:
     notes: list[Note] = []
+    folder = path.absolute().parent
+    if not isinstance(path, BucketPath) and not filesystem.exists(folder):
+        notes.append(Remark(DocsPage.HOW_IT_WRITES, f"'{folder}' does not exist"))
     if any(row.state in (State.ELSEWHERE, State.UNKNOWN) for row in kept):
         size = byte_text(sum(row.bytes for row in kept if row.state != State.LIVING))
         notes.append(

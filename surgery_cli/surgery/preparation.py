@@ -17,6 +17,7 @@ from surgery_cli.inputs.buckets import path_at
 from surgery_cli.inputs.limits import PLAN
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.planning import Plan, replaced
+from surgery_cli.proof.record_places import check_record_place
 from surgery_cli.proof.records import recorded_in
 from surgery_cli.resolution import resolve
 from surgery_cli.resolution.inverse import Inverse
@@ -223,6 +224,7 @@ def _as_written(
     if plan.output is not None:
         draft = in_format(draft, checkpoint, plan)
         return draft, plan_export(draft, FORMATS[plan.output.format], sources)
+    check_record_place(checkpoint, draft.items.made)
     recorded = cache(partial(recorded_in, sources))
     return draft, plan_items(checkpoint, draft, sources, lambda ref: has_digest(recorded(), ref))
 

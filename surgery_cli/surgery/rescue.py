@@ -12,6 +12,7 @@ from surgery_cli import reports
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import CheckpointError, DestinationError, Problem
 from surgery_cli.inputs.buckets import path_at
+from surgery_cli.proof.record_places import check_item_names
 from surgery_cli.salvage.filling import Fill, FillBy
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.place import BrokenPlace, find_broken, fingerprint
@@ -71,9 +72,7 @@ def rescue(
     before = fingerprint(place.root)
     target = None if destination is None else path_of(destination)
     if target is not None:
-        _check_free(target)
-        check_address(target)
-        check_destination(target, place.root)
+        _check_target(target, place)
     survey, fills, other = surveyed(place, asked, memory_bytes, listener, say)
     rows = saved_rows(survey, fills)
     report = rescue_report(survey, rows, None if other is None else other.location)
@@ -130,13 +129,16 @@ def _donors(other: Checkpoint | None, rows: Sequence[reports.SavedRow]) -> dict[
     return {} if other is None or not is_used else {other.address: other.fingerprint}
 
 
-def _check_free(target: Path) -> None:
+def _check_target(target: Path, place: BrokenPlace) -> None:
+    check_item_names(place.items)
     if filesystem.is_taken(target):
         raise DestinationError(
             f"the destination '{target}' exists",
             why="a rescue replaces nothing",
             fix="name another, or remove it first",
         )
+    check_address(target)
+    check_destination(target, place.root)
 
 
 def _kept(survey: Survey, fills: Mapping[LeafPath, Fill]) -> dict[str, list[KeptLeaf]]:

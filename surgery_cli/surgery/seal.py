@@ -19,7 +19,12 @@ from surgery_cli.proof.files import files_of
 from surgery_cli.proof.metadata_files import metadata_faults
 from surgery_cli.proof.on_record import chosen_digests, read_record
 from surgery_cli.proof.record_files import check_record_target, put_record
-from surgery_cli.proof.record_places import named_trees, record_path, recorded_place
+from surgery_cli.proof.record_places import (
+    check_record_place,
+    named_trees,
+    record_path,
+    recorded_place,
+)
 from surgery_cli.proof.sealed_files import check_taken_files
 from surgery_cli.proof.sha256sums import sums_of
 from surgery_cli.proof.side_values import SideValues
@@ -77,7 +82,7 @@ def seal(
     place, stamps = recorded_place(checkpoint), dict[Path, Stamp]()
     try:
         target = record_path(checkpoint) if to is None else to.absolute()
-        _check_targets(target, sha256sums, place, is_own=to is None)
+        _check_targets(target, sha256sums, checkpoint, is_own=to is None)
         files = files_of(place, target)
         stamps |= {path: stamp_of(path) for path in files.values()}
         count = checkpoint.tree.bytes + sum(size for _, size, _ in stamps.values())
@@ -116,7 +121,12 @@ def _notes(faults: Iterable[tuple[str, str]]) -> list[Note]:
     return [Consequence(DocsPage.SEAL, said) for said in found]
 
 
-def _check_targets(target: Path, sums: Path | None, place: Path, *, is_own: bool) -> None:
+def _check_targets(
+    target: Path, sums: Path | None, checkpoint: Checkpoint, *, is_own: bool
+) -> None:
+    place = recorded_place(checkpoint)
+    if is_own:
+        check_record_place(checkpoint)
     check_record_target(target, place, option="" if is_own else "--to")
     if sums is not None:
         check_record_target(sums.absolute(), place, option="--sha256sums")

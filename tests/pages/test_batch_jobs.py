@@ -25,8 +25,8 @@ def script(title):
     return section.split("```")[1].partition("\n")[2].replace("gs://my-bucket", "gs://bkt")
 
 
-def run(text, folder, **environment):
-    """As a shell does it that stops at what fails; `surgery` is ours."""
+def run(text, folder, *, fails="", **environment):
+    """As a shell does it that stops at what fails; `surgery` is ours. ``fails``: with 2, and says so."""
     (folder / "surgery").write_text(f'#!/bin/sh\nexec {sys.executable} -m surgery_cli "$@"\n')
     (folder / "surgery").chmod(0o755)
     place = os.pathsep.join([str(folder), str(Path(sys.executable).parent), os.environ["PATH"]])
@@ -40,7 +40,8 @@ def run(text, folder, **environment):
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == (2 if fails else 0), done.stdout + done.stderr
+    assert fails in done.stderr
     return done.stdout
 
 
@@ -61,6 +62,12 @@ def test_what_was_looked_at_is_done_and_verified(digits, tmp_path):
     said = run(script("One machine beside the bucket"), tmp_path)
     assert "0 unchecked: agrees" in said
     check_cast("gs://bkt/runs/digits-bf16", 500)
+
+
+@pytest.mark.parametrize("title", ["One machine beside the bucket", "A Slurm array"])
+def test_what_is_wrong_is_said_by_a_script_and_is_its_exit_code(bucket, tmp_path, title):
+    uploaded(bucket, SAMPLES / "digits_manager", "gs://bkt/elsewhere/digits")
+    run(script(title), tmp_path, fails="does not exist", SLURM_ARRAY_TASK_ID="250")
 
 
 def test_a_task_of_an_array_casts_its_step(digits, tmp_path):

@@ -349,7 +349,11 @@ def test_a_folder_of_several_checkpoints_is_none(saved, older):
 
 @pytest.mark.parametrize("is_ocdbt", [True, False], ids=["ocdbt", "a file a chunk"])
 @pytest.mark.parametrize(
-    "name", ["d", "ocdbt_data", "array_metadatas", "manifest.ocdbt", "metadata", "descriptor"]
+    "name",
+    [
+        *("d", "ocdbt_data", "array_metadatas", "manifest.ocdbt", "metadata", "descriptor"),
+        *("ocdbt.process_0", "ocdbt.donor_0"),
+    ],
 )
 def test_checkpoints_may_be_called_as_what_stands_in_one(tmp_path, name, is_ocdbt):
     """The folder that holds them is no tree for that."""
