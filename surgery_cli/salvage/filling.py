@@ -36,8 +36,14 @@ class Fill(NamedTuple):
 
     kept: KeptLeaf
     origin: str
-    type_text: str = ""
-    """What it is there, if nothing that is left says what it was."""
+    spec: LeafSpec
+    """What it is there."""
+
+    @property
+    def type_text(self) -> str:
+        """What it is there, if nothing that is left says what it was."""
+        is_said = _is_described(self.kept.leaf) or not self.spec.has_array
+        return "" if is_said else self.spec.type_text
 
 
 class OfAnother(msgspec.Struct, frozen=True):
@@ -73,11 +79,6 @@ class OfScript(msgspec.Struct, frozen=True):
     def blocks(self) -> Sequence[Window]:
         every = itertools.product(*map(range, self.document.grid))
         return self.missing or [self.document.window(place) for place in every]
-
-    @property
-    def type_text(self) -> str:
-        values = self.values
-        return LeafSpec(kind=LeafKind.NUMPY, shape=values.shape, dtype=values.dtype.name).type_text
 
     def stored(self, zarr: int) -> Mapping[str, StoredValue]:
         return {DOCUMENT_NAMES[zarr]: self.document.raw}
@@ -128,12 +129,11 @@ def fills_of(
             kept = _of_file(path, leaf, other)
         spec = other.tree[path]
         if not spec.has_array:
-            return Fill(kept, other.address)
-        taken = "" if _is_described(leaf) else spec.type_text
+            return Fill(kept, other.address, spec)
         digest = leaf_digest(source, path, spec, digest_reading(spec, memory_bytes))
         if kept.filled is not None and kept.filled.is_whole:
             kept = kept._replace(leaf=msgspec.structs.replace(leaf, digest=digest))
-        return Fill(kept, other.address, taken)
+        return Fill(kept, other.address, spec)
 
     return _fills(survey, fill)
 
@@ -159,10 +159,12 @@ def fills_of_script(
             )
         shapes = recorded.setdefault(item_name, RecordedShapes(item))
         kept = _of_script(path, leaf, values[path], name, item, shapes, fill_by)
-        filled = kept.filled
-        if isinstance(filled, OfScript) and not _is_described(leaf):
-            return Fill(kept, name, filled.type_text)
-        return Fill(kept, name)
+        if not isinstance(kept.filled, OfScript):
+            return Fill(kept, name, LeafSpec(kind=LeafKind.STRING))
+        made = kept.filled.values
+        return Fill(
+            kept, name, LeafSpec(kind=LeafKind.NUMPY, shape=made.shape, dtype=made.dtype.name)
+        )
 
     return _fills(survey, fill)
 

@@ -13,9 +13,7 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
 
 
-def proved(
-    kept: KeptLeaf, written: Checkpoint, path: LeafPath, memory_bytes: int
-) -> LeafDigest | None:
+def proved(kept: KeptLeaf, written: Checkpoint, path: LeafPath, memory_bytes: int) -> LeafDigest:
     """The digest of a leaf of the result, at ``path``, which is what was found, and what fills it.
 
     Raises:
@@ -27,7 +25,7 @@ def proved(
     if spec.kind is LeafKind.STRING and written.read(path) != kept.leaf.value:
         raise _differs(path)
     if not spec.has_array:
-        return None
+        return leaf_digest(written, path, spec, digest_reading(spec, memory_bytes))
     expected = kept.leaf.digest
     grid = None if expected is None else expected.grid
     found = leaf_digest(written, path, spec, digest_reading(spec, memory_bytes, grid), grid)

@@ -26,6 +26,7 @@ from surgery_cli.store.locate.being_written import claim_around
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.aftermath import begin_anew, remaining_notes
 from surgery_cli.store.write.destination import check_address, check_destination
+from surgery_cli.surgery.filled_apart import filled_apart
 from surgery_cli.surgery.rescue_fills import Asked, surveyed
 from surgery_cli.surgery.rescue_report import places_said, rescue_report, saved_rows
 from surgery_cli.surgery.rescued_result import Rescue
@@ -76,7 +77,8 @@ def rescue(
     survey, fills, other = surveyed(place, asked, memory_bytes, listener, say)
     rows = saved_rows(survey, fills)
     report = rescue_report(survey, rows, None if other is None else other.location)
-    report = msgspec.structs.replace(report, notes=[*doubts, *report.notes])
+    notes = [*doubts, *report.notes, *filled_apart(survey, fills, other)]
+    report = msgspec.structs.replace(report, notes=notes)
     if target is None:
         return report
     kept = _kept(survey, fills)

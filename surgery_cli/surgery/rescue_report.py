@@ -97,9 +97,9 @@ def rescue_report(
             kept = ", or what of it is" if other.name == STEP_METADATA else ""
             said = f"'{other.name}' is damaged, and left out{kept}: {fault}"
             notes.append(Consequence(DocsPage.RESCUE_LOOK, said))
-    if filled_from is not None and filled_from.shape == "root":
+    if filled_from is not None and filled_from.shape == "root" and any(r.filled_from for r in rows):
         step = f"step {filled_from.step} of '{filled_from.root}'"
-        said = f"{step} fills what is not whole: the newest before it of which that can be read"
+        said = f"{step} fills what is not whole: of those that may, the newest of which that can be read"
         notes.append(Consequence(DocsPage.RESCUE_WRITES, said))
     if untold := [f"'{row.path}' ({row.filled_type})" for row in rows if row.filled_type]:
         named = listed(untold, 6, word="and")

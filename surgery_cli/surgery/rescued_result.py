@@ -106,9 +106,7 @@ class Rescue(msgspec.Struct, frozen=True):
         for name, leaves in self.kept.items():
             for one in leaves:
                 path = written.path_in(name, one.leaf.path)
-                found = proved(one, written, path, self.memory_bytes)
-                if found is not None:
-                    digests[record_key(written, path)] = found
+                digests[record_key(written, path)] = proved(one, written, path, self.memory_bytes)
         place = record_path(written)
         write_record(place, self._record(written, digests, target))
         return place

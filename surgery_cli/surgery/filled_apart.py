@@ -1,0 +1,150 @@
+"""Where what fills leaves does not go with what is left: edits that one of them has had, slots and their counts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from msgspec import UNSET
+
+from surgery_cli.optimizer.detect.survey import survey as survey_of_optimizer
+from surgery_cli.proof.on_record import read_record
+from surgery_cli.proof.record_parts import ChangedLeaf
+from surgery_cli.proof.surgery_json import Record
+from surgery_cli.salvage.decoded_arrays import spec_of
+from surgery_cli.salvage.filling import Fill
+from surgery_cli.salvage.leaves import SavedLeaf
+from surgery_cli.salvage.survey import Survey
+from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
+from surgery_cli.words.advice import worded
+from surgery_cli.words.lists import listed, quoted
+from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
+
+_SHOWN = 4
+
+
+def filled_apart(
+    survey: Survey, fills: Mapping[LeafPath, Fill], other: Checkpoint | None
+) -> list[Consequence]:
+    """Notes of what is filled such that no training had it beside the rest; ``other`` is what gives the values."""
+    if not fills:
+        return []
+    return [*_edited_apart(survey, fills, other), *_counted_apart(survey, fills)]
+
+
+# --- edits -----------------------------------------------------------------------------------------------------
+
+
+def _edited_apart(
+    survey: Survey, fills: Mapping[LeafPath, Fill], other: Checkpoint | None
+) -> Iterator[Consequence]:
+    """Leaves that runs on record of one side have changed, of which there is nothing on record of the other."""
+    theirs = None if other is None else read_record(other, of_all=True)
+    lacked: dict[tuple[str, ...], list[LeafPath]] = {}
+    brought: dict[tuple[str, ...], list[LeafPath]] = {}
+    for name, leaves in survey.leaves.items():
+        ours = survey.records.get(name, survey.records.get(""))
+        for path in (path for inner in leaves if (path := survey.path(name, inner)) in fills):
+            here, there = (_edits(ours, theirs, path, name), _edits(theirs, ours, path, name))
+            for edits, found in ((here, lacked), (there, brought)):
+                if edits:
+                    found.setdefault(edits, []).append(path)
+    where = "" if other is None else f"'{other.address}'"
+    for edits, paths in lacked.items() if where else ():
+        yield Consequence(
+            DocsPage.RESCUE_WRITES,
+            f"what fills {quoted(paths, _SHOWN, word='and')} is as it was before {_by(edits)}: nothing on record of"
+            f" {where} says that it has had that; give it the same edits first, and fill from the result",
+        )
+    for edits, paths in brought.items():
+        yield Consequence(
+            DocsPage.RESCUE_WRITES,
+            f"what fills {quoted(paths, _SHOWN, word='and')} has had {_by(edits)} in {where}: nothing on record of"
+            " what is left says that it has; fill from a step without",
+        )
+
+
+def _by(edits: Sequence[str]) -> str:
+    return listed([f"`{name}`" for name in edits], word="and")
+
+
+def _edits(
+    record: Record | None, other: Record | None, path: LeafPath, item: str
+) -> tuple[str, ...]:
+    """The operations by which runs on record have changed a leaf, the first first, but for runs that the other has."""
+    if record is None:
+        return ()
+    front = f"{LeafPath((item,))}/" if item else ""
+    had = [] if other is None else [run.plan for run in other.runs if run.plan]
+    now, found = _spellings(str(path), front), list[str]()
+    for run in record.runs:
+        is_about = run.edited_trees is UNSET or not item or item in run.edited_trees
+        leaf = next((one for one in run.leaves if is_about and one.path in now), None)
+        if leaf is None:
+            continue
+        if run.plan not in had and _has_other_values(leaf, run.donors):
+            found = [*leaf.operations, *found]
+        if leaf.from_ is None:
+            break
+        now = _spellings(leaf.from_, front)
+    return tuple(dict.fromkeys(found))
+
+
+def _spellings(path: str, front: str) -> set[str]:
+    """How runs of one item, and of all, spell a path."""
+    inner = path.removeprefix(front)
+    return {inner, front + inner}
+
+
+def _has_other_values(leaf: ChangedLeaf, donors: Collection[str]) -> bool:
+    """False if its values are those that another leaf of the same checkpoint had."""
+    is_of_donor = leaf.from_ is None or leaf.from_.startswith(tuple(f"{one}:" for one in donors))
+    is_written = leaf.digest is not None or leaf.before != leaf.after or leaf.reordered
+    return bool(leaf.operations) and (is_of_donor or is_written)
+
+
+# --- slots and counts ------------------------------------------------------------------------------------------
+
+
+def _counted_apart(survey: Survey, fills: Mapping[LeafPath, Fill]) -> Iterator[Consequence]:
+    """Slots of the optimizer beside a count that is of another state than they are."""
+    tree = TreeSpec(
+        {
+            path: fills[path].spec if path in fills else _spec(leaf)
+            for name, leaves in survey.leaves.items()
+            for inner, leaf in leaves.items()
+            for path in [survey.path(name, inner)]
+        }
+    )
+    apart: dict[tuple[LeafPath, str, str], list[LeafPath]] = {}
+    for slot in survey_of_optimizer(tree).slots.values():
+        if slot.path not in tree or not tree[slot.path].has_array:
+            continue
+        for clock in slot.clocks:
+            ways = (_origin(clock, fills), _origin(slot.path, fills))
+            if clock in tree and ways[0] != ways[1]:
+                apart.setdefault((clock, *ways), []).append(slot.path)
+    for (clock, of_clock, of_slots), slots in apart.items():
+        yield Consequence(
+            DocsPage.RESCUE_WRITES,
+            worded(
+                "'{}' is {}, and of the slots that go by its count {} {}: the next steps there may be too large"
+                " or too small; `surgery reset-optimizer` begins such a state anew",
+                clock,
+                of_clock,
+                f"{quoted(slots, _SHOWN, word='and')} {'is' if len(slots) == 1 else 'are'}",
+                of_slots,
+            ),
+        )
+
+
+def _spec(leaf: SavedLeaf) -> LeafSpec:
+    if leaf.array is not None:
+        return spec_of(leaf.array, LeafKind.ARRAY)
+    return leaf.spec or LeafSpec(kind=LeafKind.EMPTY, empty=leaf.value or "None")
+
+
+def _origin(path: LeafPath, fills: Mapping[LeafPath, Fill]) -> str:
+    return f"from '{fills[path].origin}'" if path in fills else "as it was saved"

@@ -1,0 +1,137 @@
+"""What fills a leaf is of another state than what is left: edits that one of them had, counts of another step."""
+
+import shutil
+
+import numpy as np
+import optax
+import orbax.checkpoint as ocp
+import pytest
+
+from surgery_cli import surgery
+from surgery_cli.planning import operation_from_options, plan_of
+
+RNG = np.random.default_rng(0)
+EDITS = {
+    "rescale": {"by": 0.5},
+    "permute": {"axis": "1", "index": "3,2,1,0"},
+    "transpose": {},
+    "reinit": {"init": "normal"},
+    "clip": {"max": 0.1},
+    "noise": {"std": 0.1},
+}
+
+
+def saved(path, tree):
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=False)) as checkpointer:
+        checkpointer.save(path, tree)
+    return path
+
+
+def state(tx=None, steps=3):
+    params = {"w": RNG.normal(size=(4, 4)).astype(np.float32), "v": np.ones(3, np.float32)}
+    if tx is None:
+        return {"params": params}
+    slots = tx.init(params)
+    for _ in range(steps):
+        _, slots = tx.update(params, slots, params)
+    return {"params": params, "opt_state": slots}
+
+
+def edited(source, target, name, **fields):
+    plan = plan_of([operation_from_options(name, {"at": "params/w", **fields})])
+    surgery.apply(str(source), str(target), plan)
+    return target
+
+
+def told(report, words):
+    return [str(note) for note in report.notes if words in str(note)]
+
+
+@pytest.mark.parametrize("fill_by", ["leaf", "chunk"])
+@pytest.mark.parametrize("name", EDITS)
+def test_edits_that_what_fills_a_leaf_has_not_had_are_told(tmp_path, name, fill_by):
+    older, newer = saved(tmp_path / "older", state()), saved(tmp_path / "newer", state())
+    broken = edited(newer, tmp_path / "broken", name, **EDITS[name])
+    also = edited(older, tmp_path / "also", name, **EDITS[name])
+    shutil.rmtree(broken / "params.w")
+    shutil.rmtree(broken / "params.v")
+
+    def notes(other, words):
+        found = surgery.rescue(str(broken), fill_from=str(other), fill_by=fill_by)
+        return told(found, words)
+
+    (note,) = notes(older, "nothing on record of")
+    assert f"what fills 'params/w' is as it was before `{name}`" in note
+    assert "params/v" not in note
+    assert not notes(also, "nothing on record of")
+    (note,) = notes(
+        edited(also, tmp_path / "more", "rescale", by=3.0), "nothing on record of what is left"
+    )
+    assert "what fills 'params/w' has had `rescale` in" in note
+
+
+def test_a_leaf_that_has_moved_has_the_values_that_it_had(tmp_path):
+    """Of its edits before, under the name that it had then, is told."""
+    first = edited(saved(tmp_path / "a", state()), tmp_path / "b", "rescale", by=2.0)
+    broken = edited(first, tmp_path / "c", "rename", to="params/u")
+    plain = edited(tmp_path / "a", tmp_path / "d", "rename", to="params/u")
+    shutil.rmtree(broken / "params.u")
+    (note,) = told(surgery.rescue(str(broken), fill_from=str(plain)), "nothing on record of")
+    assert "what fills 'params/u' is as it was before `rescale`" in note
+
+
+@pytest.mark.parametrize(
+    ("tx", "clock"),
+    [
+        (optax.adam(1e-3), "opt_state/0/count"),
+        (optax.adamw(optax.linear_schedule(1.0, 0.0, 9)), "opt_state/0/count"),
+        (optax.nadam(1e-3), "opt_state/0/count"),
+        (optax.MultiSteps(optax.adam(1e-3), 2), "opt_state/inner_opt_state/0/count"),
+        (optax.sgd(1e-3, momentum=0.9), ""),
+    ],
+    ids=["adam", "adamw", "nadam", "accumulated", "no count"],
+)
+def test_slots_and_a_count_of_two_states_are_told(tmp_path, tx, clock):
+    older, broken = saved(tmp_path / "a", state(tx, 2)), saved(tmp_path / "b", state(tx, 7))
+    slots = [path.name for path in broken.iterdir() if path.name.endswith(".w")]
+    for lost in slots:
+        if "opt_state" in lost:
+            shutil.rmtree(broken / lost)
+    words = f"'{clock}' is as it was saved, and of the slots that go by its count"
+    found = told(surgery.rescue(str(broken), fill_from=str(older)), words)
+    assert bool(found) == bool(clock)
+    assert all("'opt_state" in note and f"from '{older}'" in note for note in found)
+
+
+def test_a_count_of_another_state_than_its_slots_is_told(tmp_path):
+    older = saved(tmp_path / "a", state(optax.adam(1e-3), 2))
+    broken = saved(tmp_path / "b", state(optax.adam(1e-3), 7))
+    shutil.rmtree(broken / "opt_state.0.count")
+    (note,) = told(surgery.rescue(str(broken), fill_from=str(older)), "go by its count")
+    assert f"'opt_state/0/count' is from '{older}'" in note
+    shutil.rmtree(broken / "params.w")
+    for lost in ("mu", "nu"):
+        for name in ("w", "v"):
+            shutil.rmtree(broken / f"opt_state.0.{lost}.{name}")
+    assert not told(surgery.rescue(str(broken), fill_from=str(older)), "go by its count")
+
+
+def test_where_nothing_is_filled_nothing_is_told_of_what_would(tmp_path):
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        for step in (1, 2):
+            manager.save(step, args=ocp.args.StandardSave(state(optax.adam(1e-3), step)))
+    found = surgery.rescue(str(tmp_path / "run" / "2"), fill_from=str(tmp_path / "run"))
+    assert found.whole == len(found.leaves)
+    assert not told(found, "fills")
+
+
+@pytest.mark.parametrize("use_ocdbt", [True, False])
+def test_what_a_rescue_writes_has_a_digest_of_every_leaf(tmp_path, use_ocdbt):
+    """Also of what is empty, or text: `verify --strict` asks for all."""
+    tree = {"params": {"w": np.ones(3), "none": None, "empty": {}}, "note": "text", "step": 3}
+    handler = ocp.PyTreeCheckpointHandler(use_ocdbt=use_ocdbt)
+    with ocp.Checkpointer(handler) as checkpointer:
+        checkpointer.save(tmp_path / "ck", tree)
+    surgery.rescue(str(tmp_path / "ck"), str(tmp_path / "new"))
+    found = surgery.verify(str(tmp_path / "new"))
+    assert (found.agrees, found.without_digest) == (True, 0)
