@@ -344,6 +344,37 @@ def test_an_item_in_the_place_of_the_record_is_refused_before_any_work(tmp_path,
     assert surgery.verify(source).agrees
 
 
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"name": "rename", "at": "params/a", "to": "params/b"},
+        {"name": "transpose", "at": "params/w"},
+        {"name": "cast", "at": "params/w", "to": "bfloat16"},
+        {"name": "copy", "at": "params/a", "to": "params/c"},
+    ],
+    ids=lambda edit: edit["name"],
+)
+def test_a_record_that_is_of_another_checkpoint_tells_nothing_of_this_one(tmp_path, edit):
+    """It was copied by hand, say: what the last run in it has made is not there, which metadata show."""
+    source = tmp_path / "ck"
+    tree = {"params": {"a": {"v": np.ones(3, np.float32)}, "w": np.ones((2, 3), np.float32)}}
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(source, tree)
+    apply(source, tmp_path / "edited", **edit)
+    assert surgery.verify(str(tmp_path / "edited")).agrees
+    assert surgery.inverse(str(tmp_path / "edited")).plan
+    apply(source, tmp_path / "other", at="params/w", by=2.0)
+    shutil.copy(tmp_path / "edited" / "surgery.json", tmp_path / "other")
+    told = "the last run on record has written other leaves"
+    findings = surgery.verify(str(tmp_path / "other")).findings
+    assert any(found.what == "record" and told in found.detail for found in findings)
+    (entry,) = surgery.log(str(tmp_path / "other")).entries
+    assert (entry.undoable, told in entry.not_here) == (False, True)
+    with pytest.raises(CheckpointError, match="does not tell of what stands here") as refused:
+        surgery.inverse(str(tmp_path / "other"))
+    assert told in refused.value.problems[0].why
+
+
 def test_what_was_set_aside_is_given_back_only_when_nothing_else_is_wrong(flat, tmp_path):
     set_aside = tmp_path / "out.surgery-old"
     shutil.copytree(flat, set_aside)

@@ -40,6 +40,8 @@ class HistoryEntry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True
     """True if the record holds the plan that undoes this run, which only the last one can be asked for, and for all
     items that it was about.
     """
+    not_here: str = ""
+    """What shows that this run, the last, has not written what stands here; then nothing says how to undo it."""
     versions: dict[str, str] = {}
 
 

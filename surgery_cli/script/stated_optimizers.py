@@ -182,7 +182,9 @@ def _example(tree: TreeSpec, survey: OptimizerSurvey) -> str:
     states = {slot.state: slot.root for slot in survey.slots.values() if slot.in_optimizer}
     for state, root in states.items():
         there, params = _state(tree, state), _shapes(tree, root)
-        for text in ("trace(0.9)", *alone):
+        for text in dict.fromkeys(
+            ("trace(0.9)", "scale_by_adam()", *alone)
+        ):  # the usual ones first
             with suppress(PlanError):  # it has settings without defaults
                 if made_by(optimizer_of(text), params) == there:
                     return worded(

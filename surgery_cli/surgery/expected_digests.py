@@ -19,6 +19,7 @@ from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.proof.files import ITSELF
 from surgery_cli.proof.on_record import chosen_digests, in_keys_of, read_record, sealed_within
+from surgery_cli.proof.own_record import not_of_record
 from surgery_cli.proof.record_parts import FileBlocks
 from surgery_cli.proof.record_places import (
     has_several_trees,
@@ -81,6 +82,8 @@ def on_record(checkpoint: Checkpoint) -> Expected:
         )
         for one in damage
     ]
+    if record is not None and (why := not_of_record(checkpoint, record)):
+        found.append(reports.Finding(name, "record", reports.Subject.RECORD, detail=why))
     if record is not None:
         known = _recorded(checkpoint, record, name)
         return replace(known, damage=found, sealed_within=sealed_within(checkpoint))

@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from surgery_cli.errors import PlanError, UndoError
 from surgery_cli.proof.on_record import read_record
+from surgery_cli.proof.own_record import check_own_record
 from surgery_cli.proof.record_places import record_path
 from surgery_cli.proof.surgery_json import Record, misfit
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -52,6 +53,7 @@ def last_run(checkpoint: Checkpoint) -> Record:
             why=f"of '{record.source}' it has the leaves alone, as {checkpoint.layout}",
             fix="use that checkpoint",
         )
+    check_own_record(checkpoint, record)
     return record
 
 

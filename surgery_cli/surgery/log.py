@@ -14,6 +14,7 @@ from surgery_cli.errors import PlanError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.planning.recorded_plans import holds_edits
 from surgery_cli.proof.on_record import read_record
+from surgery_cli.proof.own_record import not_of_record
 from surgery_cli.proof.record_places import record_path, trees_of_step
 from surgery_cli.proof.surgery_json import Record, misfit
 from surgery_cli.store.filesystem.listing import reading
@@ -101,10 +102,13 @@ def _entries(checkpoint: Checkpoint, record: Record) -> list[reports.HistoryEntr
     came = _as_they_came(pasts)
     entries = [_entry(number, past, trees) for number, past in enumerate(came, 1)]
     is_undoable = record.inverse is not UNSET and not trees & {*last_edited} - {*checkpoint.items}
+    not_here = not_of_record(checkpoint, record)
     if len(last_edited) == 1 and len(trees) > 1:
         is_undoable &= last_edited[0] in trees  # the one item is still there
     at = next(n for n, past in enumerate(came) if past is run)
-    entries[at] = msgspec.structs.replace(entries[at], undoable=is_undoable)
+    entries[at] = msgspec.structs.replace(
+        entries[at], undoable=is_undoable and not not_here, not_here=not_here
+    )
     return entries[::-1]
 
 

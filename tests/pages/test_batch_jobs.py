@@ -9,11 +9,14 @@ import sys
 from pathlib import Path
 
 import ml_dtypes
+import msgspec
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 from etils import epath
 
+from surgery_cli import surgery as library
+from surgery_cli.store.filesystem.processes import Owner
 from tests.buckets.checkpoints import SAMPLES, uploaded
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "batch-jobs.md").read_text()
@@ -75,7 +78,24 @@ def test_a_task_of_an_array_casts_its_step(digits, tmp_path):
     check_cast("gs://bkt/runs/digits-bf16-250", 250)
 
 
+def test_a_task_that_starts_again_on_another_node_clears_what_the_first_has_left(
+    bucket, digits, tmp_path
+):
+    text, new = script("A Slurm array"), "$run-bf16-$step"
+    place = ".digits-bf16-250.surgery-tmp-lock"
+    said = {"machine": "feedbeef", "builds": "gs://bkt/runs/digits-bf16-250"}
+    of_another = {"run": "x", **msgspec.to_builtins(Owner.here()), **said}
+    bucket.put("bkt", f"runs/{place}", json.dumps(of_another).encode())
+    run(text, tmp_path, fails="another run is writing to", SLURM_ARRAY_TASK_ID="250")
+    (advised,) = re.findall(r'`(surgery clean "\$run.*?)`', PAGE)
+    assert new in advised
+    again = text.replace("surgery cast", f"{advised}\nsurgery cast")
+    run(again, tmp_path, SLURM_ARRAY_TASK_ID="250")
+    check_cast("gs://bkt/runs/digits-bf16-250", 250)
+
+
 def test_a_step_of_a_workflow_reports_and_asserts(digits, tmp_path):
+    library.seal(digits)
     commands = script("A GitHub Actions step").rpartition("run: |\n")[2]
     run(re.sub(r"^ +", "", commands, flags=re.MULTILINE), tmp_path)
     assert json.loads((tmp_path / "checkpoint.json").read_text())["agrees"]

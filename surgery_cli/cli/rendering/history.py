@@ -58,6 +58,8 @@ def _render_entry(entry: HistoryEntry, document: History, page: Page) -> None:
         page.line(outcome, indent=3)
     if entry.draft:
         page.line(Cell(f"draft {entry.draft}", "faint"), indent=3)
+    if entry.not_here:
+        page.line(Cell("not what stands here", "bad"), f": {entry.not_here}", indent=3)
     if entry.undoable:
         at = shown_path(document.address)
         is_named = len(entry.items) != 1 or at.endswith(f"/{entry.items[0]}")

@@ -1,0 +1,55 @@
+"""Whether a record is of the checkpoint in which it stands, as far as metadata tells: it may have been copied there."""
+
+from __future__ import annotations
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.proof.on_record import lost_trees, runs_of
+from surgery_cli.proof.record_places import has_several_trees, record_path
+from surgery_cli.proof.surgery_json import Record
+from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.lists import listed
+
+_SHOWN = 3
+
+
+def not_of_record(checkpoint: Checkpoint, record: Record) -> str:
+    """What shows that the last run on record has not written the checkpoint: leaves that it made, and are not there.
+
+    Empty where nothing does, also where that run was about other trees.
+    """
+    is_unsaid = not record.edited_trees and has_several_trees(checkpoint)  # in records of before
+    if not record.draft or is_unsaid or record.sealed:  # a seal, perhaps anew, has digests of all
+        return ""
+    named: dict[str, list[LeafSpec]] = {}
+    for path, spec in checkpoint.tree.items():
+        for text in {str(path), path.spelling}:  # a record spells out paths that print alike
+            named.setdefault(text, []).append(spec)
+    # of trees that are gone it is said that they are
+    lost = tuple(f"{LeafPath((name,))}/" for name in lost_trees(checkpoint))
+    apart = []
+    for leaf in runs_of(checkpoint, record)[0].leaves:
+        if leaf.path.startswith(lost):
+            continue
+        found = [spec.type_text for spec in named.get(leaf.path, ()) if spec.has_array]
+        if leaf.path not in named:
+            apart.append(f"'{leaf.path}' is not there")
+        elif found and "[" in leaf.after and leaf.after not in found:
+            apart.append(f"'{leaf.path}' is {found[0]}, and was {leaf.after}")
+    named_apart = listed(apart, _SHOWN)
+    return f"the last run on record has written other leaves: {named_apart}" if apart else ""
+
+
+def check_own_record(checkpoint: Checkpoint, record: Record) -> None:
+    """See that the last run on record may have written the checkpoint.
+
+    Raises:
+        CheckpointError: it has not.
+    """
+    if why := not_of_record(checkpoint, record):
+        raise CheckpointError(
+            f"'{record_path(checkpoint)}' does not tell of what stands here",
+            why=why,
+            fix="it was copied here, or leaves have gone since: put the record in its place that belongs there",
+        )
