@@ -70,7 +70,7 @@ check-all: lint docs
 	@$(BIN)/python -m pytest tests/test_*.py tests/draft tests/export tests/faults tests/fuzz tests/layout tests/mutants --every-combination
 	@$(BIN)/python -m pytest tests/packaging --every-combination
 	@$(BIN)/python -m pytest tests/browser --every-combination -n 0 -s
-	@$(MAKE) --no-print-directory versions ARGS="tests/judge tests/operations tests/store tests/probe tests/matching tests/cli/test_derive.py"
+	@$(MAKE) --no-print-directory versions ARGS="tests/judge tests/operations tests/store tests/layout tests/probe tests/matching tests/cli/test_derive.py"
 	@RESCUES=220 $(BIN)/python -m pytest tests/salvage --every-combination -n 0 -s
 	@PLANS=300 PLANS_SEED=$$(( $(TODAY) )) $(BIN)/python -m pytest tests/random_plans --every-combination
 

@@ -57,6 +57,9 @@ _OTHERS_OF_JOURNAL: Final = 8
 _OTHERS_OF_REPLACED: Final = 6
 """What stands there is looked up once more, object by object where its versions are not known, and its marks go."""
 
+_OTHERS_OF_BUILT_BESIDE: Final = 5
+"""Lists of what was built beside its place, before it is copied there and when it goes."""
+
 _READS_OF_DATABASE: Final = 4
 """Its manifest and the tree's node, before it is written to and when the result is opened."""
 
@@ -247,7 +250,9 @@ def _add_journal(tally: Tally, prepared: Prepared, memory_bytes: int) -> None:
     """What `--resume` notes, an object an entry: what is made, that all else stands, and which objects that are, each
     transaction, the end.
     """
-    entries = 3 + sum(transactions(plan, memory_bytes) for plan in prepared.plans.values())
+    commits = sum(transactions(plan, memory_bytes) for plan in prepared.plans.values())
+    tally.read_back(commits)  # of each, the tree that it has changed
+    entries = 3 + commits
     tally.write_beside(entries, entries * _ENTRY_BYTES + tally.built.requests * _LINE_BYTES)
     tally.other(_OTHERS_OF_JOURNAL + entries)
     tally.list_destination()
@@ -258,6 +263,7 @@ def _add_replacing(tally: Tally, prepared: Prepared, target: Path, *, is_taken: 
     what has no name that the new one has.
     """
     gone = 0
+    tally.other(_OTHERS_OF_BUILT_BESIDE)
     if is_taken:
         tally.other(_OTHERS_OF_REPLACED)
         if filesystem.is_folder(target):

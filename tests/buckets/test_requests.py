@@ -48,7 +48,7 @@ MORE_READS, FEWER_READS = 4, 10
 same time, come in one request."""
 OTHERS = 6
 """Lists are remembered until something is written; how often they are asked for depends on what stands there."""
-OTHERS_BESIDE = 10
+OTHERS_BESIDE = 7
 """What is built beside its place is listed there as well, and by many requests at once, of which some come first."""
 NEW_VALUES = 0.25
 """How far values are compressed that are not computed yet, nobody knows: the source's own ratio is taken."""
