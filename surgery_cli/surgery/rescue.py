@@ -76,7 +76,7 @@ def rescue(
         _check_target(target, place)
     survey, fills, other = surveyed(place, asked, memory_bytes, listener, say)
     rows = saved_rows(survey, fills)
-    report = rescue_report(survey, rows, None if other is None else other.location)
+    report = rescue_report(survey, rows, like, other)
     notes = [*doubts, *report.notes, *filled_apart(survey, fills, other)]
     report = msgspec.structs.replace(report, notes=notes)
     if target is None:

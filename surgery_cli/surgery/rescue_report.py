@@ -18,7 +18,7 @@ from surgery_cli.salvage.states import Route
 from surgery_cli.salvage.structure import WHOLE, Structure
 from surgery_cli.salvage.survey import Survey
 from surgery_cli.store.locate.items import STEP_METADATA
-from surgery_cli.store.locate.location import Location
+from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.orbax.sidecars import METADATA, SHARDING
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
@@ -71,9 +71,13 @@ def _slices(block: tuple[tuple[int, int], ...]) -> str:
 
 
 def rescue_report(
-    survey: Survey, rows: list[reports.SavedRow], filled_from: Location | None
+    survey: Survey, rows: list[reports.SavedRow], like: str | None, other: Checkpoint | None
 ) -> reports.Rescued:
-    """The document; ``filled_from`` is the checkpoint that fills what is lost, if one does."""
+    """The document; ``other`` is the checkpoint that fills what is lost, if one does, and ``like`` what else was named
+    for its structure.
+    """
+    filled_from = None if other is None else other.location
+    named_like = like or ("" if other is None else other.address)
     states = [row.state for row in rows]
     notes: list[Note] = []
     for name, item in survey.items.items():
@@ -91,11 +95,12 @@ def rescue_report(
         ]
         if item.structure.origin not in WHOLE:
             said = f"{front}names and nesting come from {item.structure.origin}"
+            said += f", '{named_like}'" if item.structure.origin == "another checkpoint" else ""
             notes.append(Consequence(DocsPage.RESCUE_LOOK, said))
-    for other in survey.place.others:
-        if fault := fault_beside(other):
-            kept = ", or what of it is" if other.name == STEP_METADATA else ""
-            said = f"'{other.name}' is damaged, and left out{kept}: {fault}"
+    for file in survey.place.others:
+        if fault := fault_beside(file):
+            kept = ", or what of it is" if file.name == STEP_METADATA else ""
+            said = f"'{file.name}' is damaged, and left out{kept}: {fault}"
             notes.append(Consequence(DocsPage.RESCUE_LOOK, said))
     if filled_from is not None and filled_from.shape == "root" and any(r.filled_from for r in rows):
         step = f"step {filled_from.step} of '{filled_from.root}'"

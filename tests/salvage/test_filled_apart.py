@@ -116,6 +116,14 @@ def test_a_count_of_another_state_than_its_slots_is_told(tmp_path):
     assert not told(surgery.rescue(str(broken), fill_from=str(older)), "go by its count")
 
 
+@pytest.mark.parametrize("option", ["like", "fill_from"])
+def test_the_checkpoint_that_gives_the_names_is_named(tmp_path, option):
+    older, broken = saved(tmp_path / "a", state()), saved(tmp_path / "b", state())
+    (broken / "_METADATA").unlink()
+    (note,) = told(surgery.rescue(str(broken), **{option: str(older)}), "names and nesting")
+    assert note == f"names and nesting come from another checkpoint, '{older}'"
+
+
 def test_where_nothing_is_filled_nothing_is_told_of_what_would(tmp_path):
     with ocp.CheckpointManager(tmp_path / "run") as manager:
         for step in (1, 2):
