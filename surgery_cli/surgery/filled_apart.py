@@ -41,15 +41,14 @@ def _edited_apart(
     survey: Survey, fills: Mapping[LeafPath, Fill], other: Checkpoint | None
 ) -> Iterator[Consequence]:
     """Leaves that runs on record of one side have changed, of which there is nothing on record of the other."""
-    theirs = None if other is None else read_record(other, of_all=True)
+    theirs = _History(None if other is None else read_record(other, of_all=True, damage=[]))
     lacked: dict[tuple[str, ...], list[LeafPath]] = {}
     brought: dict[tuple[str, ...], list[LeafPath]] = {}
     for name, leaves in survey.leaves.items():
-        ours = survey.records.get(name, survey.records.get(""))
+        ours = _History(survey.records.get(name, survey.records.get("")))
         for path in (path for inner in leaves if (path := survey.path(name, inner)) in fills):
-            here, there = (_edits(ours, theirs, path, name), _edits(theirs, ours, path, name))
-            for edits, found in ((here, lacked), (there, brought)):
-                if edits:
+            for one, another, found in ((ours, theirs, lacked), (theirs, ours, brought)):
+                if edits := one.edits(path, name, apart_from=another):
                     found.setdefault(edits, []).append(path)
     where = "" if other is None else f"'{other.address}'"
     for edits, paths in lacked.items() if where else ():
@@ -70,26 +69,29 @@ def _by(edits: Sequence[str]) -> str:
     return listed([f"`{name}`" for name in edits], word="and")
 
 
-def _edits(
-    record: Record | None, other: Record | None, path: LeafPath, item: str
-) -> tuple[str, ...]:
-    """The operations by which runs on record have changed a leaf, the first first, but for runs that the other has."""
-    if record is None:
-        return ()
-    front = f"{LeafPath((item,))}/" if item else ""
-    had = [] if other is None else [run.plan for run in other.runs if run.plan]
-    now, found = _spellings(str(path), front), list[str]()
-    for run in record.runs:
-        is_about = run.edited_trees is UNSET or not item or item in run.edited_trees
-        leaf = next((one for one in run.leaves if is_about and one.path in now), None)
-        if leaf is None:
-            continue
-        if run.plan not in had and _has_other_values(leaf, run.donors):
-            found = [*leaf.operations, *found]
-        if leaf.from_ is None:
-            break
-        now = _spellings(leaf.from_, front)
-    return tuple(dict.fromkeys(found))
+class _History:
+    """The runs on record of one side, the latest first, each with the leaves that it changed by their paths."""
+
+    def __init__(self, record: Record | None) -> None:
+        runs = [] if record is None else record.runs
+        self._runs = [(run, {leaf.path: leaf for leaf in run.leaves}) for run in runs]
+
+    def edits(self, path: LeafPath, item: str, *, apart_from: _History) -> tuple[str, ...]:
+        """The operations that have changed a leaf, the first first, but for those of runs that the other side had."""
+        had = [run.plan for run, _ in apart_from._runs if run.plan]
+        front = f"{LeafPath((item,))}/" if item else ""
+        now, found = _spellings(str(path), front), list[str]()
+        for run, leaves in self._runs:
+            is_about = run.edited_trees is UNSET or not item or item in run.edited_trees
+            leaf = next((leaves[text] for text in now if text in leaves and is_about), None)
+            if leaf is None:
+                continue
+            if run.plan not in had and _has_other_values(leaf, run.donors):
+                found = [*leaf.operations, *found]
+            if leaf.from_ is None:
+                break
+            now = _spellings(leaf.from_, front)
+        return tuple(dict.fromkeys(found))
 
 
 def _spellings(path: str, front: str) -> set[str]:
