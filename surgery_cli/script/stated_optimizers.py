@@ -178,13 +178,12 @@ def _refuse(
 
 def _example(tree: TreeSpec, survey: OptimizerSurvey) -> str:
     """How the call of one node is said, by one that makes what stands there; '' where no factory alone does."""
+    usual = ("trace(0.9)", "scale_by_adam()")
     alone = [f"{name}()" for name in FACTORIES if name.startswith("scale_by_")]
     states = {slot.state: slot.root for slot in survey.slots.values() if slot.in_optimizer}
     for state, root in states.items():
         there, params = _state(tree, state), _shapes(tree, root)
-        for text in dict.fromkeys(
-            ("trace(0.9)", "scale_by_adam()", *alone)
-        ):  # the usual ones first
+        for text in dict.fromkeys((*usual, *alone)):
             with suppress(PlanError):  # it has settings without defaults
                 if made_by(optimizer_of(text), params) == there:
                     return worded(
