@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import UNSET
 
+from surgery_cli.engine.digests import digest_reading, leaf_digest
 from surgery_cli.optimizer.detect.survey import survey as survey_of_optimizer
 from surgery_cli.proof.on_record import read_record
-from surgery_cli.proof.record_parts import ChangedLeaf
+from surgery_cli.proof.record_parts import ChangedLeaf, Run
 from surgery_cli.proof.surgery_json import Record
 from surgery_cli.salvage.decoded_arrays import spec_of
 from surgery_cli.salvage.filling import Fill
 from surgery_cli.salvage.leaves import SavedLeaf
+from surgery_cli.salvage.older_steps import path_there
 from surgery_cli.salvage.survey import Survey
 from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.tree.dtypes import family
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 from surgery_cli.words.advice import worded
@@ -23,6 +26,7 @@ from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
 
 _SHOWN = 4
+_LITTLE = 1 << 20
 
 
 def filled_apart(
@@ -31,7 +35,7 @@ def filled_apart(
     """Notes of what is filled such that no training had it beside the rest; ``other`` is what gives the values."""
     if not fills:
         return []
-    return [*_edited_apart(survey, fills, other), *_counted_apart(survey, fills)]
+    return [*_edited_apart(survey, fills, other), *_counted_apart(survey, fills, other)]
 
 
 # --- edits -----------------------------------------------------------------------------------------------------
@@ -54,15 +58,19 @@ def _edited_apart(
     for edits, paths in lacked.items() if where else ():
         yield Consequence(
             DocsPage.RESCUE_WRITES,
-            f"what fills {quoted(paths, _SHOWN, word='and')} is as it was before {_by(edits)}: nothing on record of"
-            f" {where} says that it has had that; give it the same edits first, and fill from the result",
+            f"{_by(edits)} of {_named(paths)} is on record of what is left, and no such run of {where}: what fills may"
+            " be as it was before; give it the same edits first, and fill from the result",
         )
     for edits, paths in brought.items():
         yield Consequence(
             DocsPage.RESCUE_WRITES,
-            f"what fills {quoted(paths, _SHOWN, word='and')} has had {_by(edits)} in {where}: nothing on record of"
-            " what is left says that it has; fill from a step without",
+            f"{_by(edits)} of {_named(paths)} is on record of {where}, and no such run of what is left: unless that was"
+            " trained on from there, what fills has had what the rest has not",
         )
+
+
+def _named(paths: Sequence[LeafPath]) -> str:
+    return quoted(paths, _SHOWN, word="and")
 
 
 def _by(edits: Sequence[str]) -> str:
@@ -86,8 +94,8 @@ class _History:
             leaf = next((leaves[text] for text in now if text in leaves and is_about), None)
             if leaf is None:
                 continue
-            if run.plan not in had and _has_other_values(leaf, run.donors):
-                found = [*leaf.operations, *found]
+            if run.plan not in had:
+                found = [*_typed(run, leaf), *found]
             if leaf.from_ is None:
                 break
             now = _spellings(leaf.from_, front)
@@ -100,17 +108,23 @@ def _spellings(path: str, front: str) -> set[str]:
     return {inner, front + inner}
 
 
-def _has_other_values(leaf: ChangedLeaf, donors: Collection[str]) -> bool:
-    """False if its values are those that another leaf of the same checkpoint had."""
-    is_of_donor = leaf.from_ is None or leaf.from_.startswith(tuple(f"{one}:" for one in donors))
-    is_written = leaf.digest is not None or leaf.before != leaf.after or leaf.reordered
-    return bool(leaf.operations) and (is_of_donor or is_written)
+def _typed(run: Run, leaf: ChangedLeaf) -> list[str]:
+    """The operations of a plan by which a leaf has changed: one that follows another has effects with other names.
+
+    A move counts: another leaf may stand under the name where there was none.
+    """
+    if not leaf.operations and not leaf.moved:
+        return []
+    typed = [str(edit["op"]) for edit in run.plan.get("edits", ())]
+    return [name for name in typed if name in leaf.operations] or typed
 
 
 # --- slots and counts ------------------------------------------------------------------------------------------
 
 
-def _counted_apart(survey: Survey, fills: Mapping[LeafPath, Fill]) -> Iterator[Consequence]:
+def _counted_apart(
+    survey: Survey, fills: Mapping[LeafPath, Fill], other: Checkpoint | None
+) -> Iterator[Consequence]:
     """Slots of the optimizer beside a count that is of another state than they are."""
     tree = TreeSpec(
         {
@@ -121,12 +135,13 @@ def _counted_apart(survey: Survey, fills: Mapping[LeafPath, Fill]) -> Iterator[C
         }
     )
     apart: dict[tuple[LeafPath, str, str], list[LeafPath]] = {}
+    alike = set(_counts_alike(survey, tree, other))
     for slot in survey_of_optimizer(tree).slots.values():
-        if slot.path not in tree or not tree[slot.path].has_array:
+        if slot.relation in ("hole", "one") or slot.path not in tree:
             continue
         for clock in slot.clocks:
             ways = (_origin(clock, fills), _origin(slot.path, fills))
-            if clock in tree and ways[0] != ways[1]:
+            if clock in tree and ways[0] != ways[1] and clock not in alike:
                 apart.setdefault((clock, *ways), []).append(slot.path)
     for (clock, of_clock, of_slots), slots in apart.items():
         yield Consequence(
@@ -140,6 +155,22 @@ def _counted_apart(survey: Survey, fills: Mapping[LeafPath, Fill]) -> Iterator[C
                 of_slots,
             ),
         )
+
+
+def _counts_alike(survey: Survey, tree: TreeSpec, other: Checkpoint | None) -> Iterator[LeafPath]:
+    """Whole integers that have the same value in the checkpoint that fills the rest."""
+    if other is None:
+        return
+    for name, leaves in survey.leaves.items():
+        for inner, leaf in leaves.items():
+            path, there = survey.path(name, inner), path_there(other, survey.place, name, inner)
+            spec = tree[path]
+            is_count = spec.has_array and spec.shape == () and family(spec.dtype) == "integer"
+            if not is_count or leaf.digest is None or there not in other.tree:
+                continue
+            spec = other.tree[there]
+            if leaf_digest(other, there, spec, digest_reading(spec, _LITTLE)) == leaf.digest:
+                yield path
 
 
 def _spec(leaf: SavedLeaf) -> LeafSpec:

@@ -60,14 +60,12 @@ def test_edits_that_what_fills_a_leaf_has_not_had_are_told(tmp_path, name, fill_
         found = surgery.rescue(str(broken), fill_from=str(other), fill_by=fill_by)
         return told(found, words)
 
-    (note,) = notes(older, "nothing on record of")
-    assert f"what fills 'params/w' is as it was before `{name}`" in note
-    assert "params/v" not in note
-    assert not notes(also, "nothing on record of")
-    (note,) = notes(
-        edited(also, tmp_path / "more", "rescale", by=3.0), "nothing on record of what is left"
-    )
-    assert "what fills 'params/w' has had `rescale` in" in note
+    (note,) = notes(older, "no such run of")
+    assert note.startswith(f"`{name}` of 'params/w' is on record of what is left, and no such run")
+    assert not notes(also, "no such run of")
+    more = edited(also, tmp_path / "more", "rescale", by=3.0)
+    (note,) = notes(more, "no such run of")
+    assert note.startswith(f"`rescale` of 'params/w' is on record of '{more}', and no such run of")
 
 
 def test_a_leaf_that_has_moved_has_the_values_that_it_had(tmp_path):
@@ -76,8 +74,29 @@ def test_a_leaf_that_has_moved_has_the_values_that_it_had(tmp_path):
     broken = edited(first, tmp_path / "c", "rename", to="params/u")
     plain = edited(tmp_path / "a", tmp_path / "d", "rename", to="params/u")
     shutil.rmtree(broken / "params.u")
-    (note,) = told(surgery.rescue(str(broken), fill_from=str(plain)), "nothing on record of")
-    assert "what fills 'params/u' is as it was before `rescale`" in note
+    (note,) = told(surgery.rescue(str(broken), fill_from=str(plain)), "no such run of")
+    assert note.startswith("`rescale` of 'params/u' is on record of what is left")
+
+
+def test_another_leaf_under_the_name_is_none_that_goes_unsaid(tmp_path):
+    """Names that were exchanged, or given to another: the donor has both, each under the name of the other."""
+    tree = {"params": {name: RNG.normal(size=(4, 4)).astype(np.float32) for name in "ab"}}
+    source = saved(tmp_path / "a", tree)
+    swap = operation_from_options(
+        "rename", {"moves": {"params/a": "params/b", "params/b": "params/a"}}
+    )
+    surgery.apply(str(source), str(tmp_path / "b"), plan_of([swap]))
+    shutil.rmtree(tmp_path / "b" / "params.a")
+    (note,) = told(surgery.rescue(str(tmp_path / "b"), fill_from=str(source)), "no such run of")
+    assert note.startswith("`rename` of 'params/a' is on record of what is left")
+
+
+def test_a_count_that_is_the_same_on_both_sides_is_of_one_state(tmp_path):
+    whole = saved(tmp_path / "a", state(optax.adam(1e-3), 7))
+    broken = tmp_path / "b"
+    shutil.copytree(whole, broken)
+    shutil.rmtree(broken / "opt_state.0.nu.w")
+    assert not told(surgery.rescue(str(broken), fill_from=str(whole)), "go by its count")
 
 
 @pytest.mark.parametrize(
