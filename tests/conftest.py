@@ -143,11 +143,15 @@ def nothing_was_typed():
 # Buckets on the loopback, which every library of this process takes for the services: one of each, whoever asks.
 
 
-def _served(server):
+def _served(server, scheme):
+    from surgery_cli.store import filesystem
+
     # one for the process: the libraries keep what they once read of the environment
     with server, pytest.MonkeyPatch.context() as patch:
         for name, value in server.environment.items():
             patch.setenv(name, value)
+        # a test before it may have asked for an address of the service itself, and its client is kept
+        vars(filesystem._SERVICES[f"{scheme}://"]._service._service).pop("_client", None)
         yield server
 
 
@@ -166,14 +170,14 @@ def _forget(scheme):
 def google():
     from tests.buckets.google_server import GoogleServer
 
-    yield from _served(GoogleServer())
+    yield from _served(GoogleServer(), "gs")
 
 
 @pytest.fixture(scope="session")
 def amazon():
     from tests.buckets.s3_server import S3Server
 
-    yield from _served(S3Server())
+    yield from _served(S3Server(), "s3")
 
 
 @pytest.fixture
