@@ -351,6 +351,7 @@ def test_an_item_in_the_place_of_the_record_is_refused_before_any_work(tmp_path,
         {"name": "transpose", "at": "params/w"},
         {"name": "cast", "at": "params/w", "to": "bfloat16"},
         {"name": "copy", "at": "params/a", "to": "params/c"},
+        {"name": "delete", "at": "params/a"},
     ],
     ids=lambda edit: edit["name"],
 )

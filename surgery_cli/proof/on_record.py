@@ -259,7 +259,7 @@ def runs_of(checkpoint: Checkpoint, record: Record) -> list[Run]:
         if is_single and len(trees) > 1:
             return _respelled(run, cut=_front(chosen[0]))
         if is_single:
-            return run if trees == chosen or not several else replace(run, leaves=[])
+            return run if trees == chosen or not several else replace(run, leaves=[], removed=[])
         return _respelled(run, put=_front(trees[0])) if len(trees) == 1 else run
 
     return [as_now(run) for run in record.runs]
@@ -284,6 +284,7 @@ def _respelled(run: Run, *, cut: str = "", put: str = "") -> Run:
             for leaf in run.leaves
             if leaf.path.startswith(cut)
         ],
+        removed=[spelled(path) for path in run.removed if path.startswith(cut)],
     )
 
 

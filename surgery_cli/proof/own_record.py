@@ -15,9 +15,11 @@ _SHOWN = 3
 
 
 def not_of_record(checkpoint: Checkpoint, record: Record) -> str:
-    """What shows that the last run on record has not written the checkpoint: leaves that it made, and are not there.
+    """What shows that the last run on record has not written the checkpoint: what it made, and is not there, and what
+    it removed, and is there.
 
-    Empty where nothing does, also where that run was about other trees.
+    Empty where nothing does, also where that run was about other trees. A tree that came later may have what was
+    removed.
     """
     is_unsaid = not record.edited_trees and has_several_trees(checkpoint)  # in records of before
     if not record.draft or is_unsaid or record.sealed:  # a seal, perhaps anew, has digests of all
@@ -29,7 +31,8 @@ def not_of_record(checkpoint: Checkpoint, record: Record) -> str:
     # of trees that are gone it is said that they are
     lost = tuple(f"{LeafPath((name,))}/" for name in lost_trees(checkpoint))
     apart = []
-    for leaf in runs_of(checkpoint, record)[0].leaves:
+    last = runs_of(checkpoint, record)[0]
+    for leaf in last.leaves:
         if leaf.path.startswith(lost):
             continue
         found = [spec.type_text for spec in named.get(leaf.path, ()) if spec.has_array]
@@ -37,6 +40,9 @@ def not_of_record(checkpoint: Checkpoint, record: Record) -> str:
             apart.append(f"'{leaf.path}' is not there")
         elif found and "[" in leaf.after and leaf.after not in found:
             apart.append(f"'{leaf.path}' is {found[0]}, and was {leaf.after}")
+    if not record.trees or {*checkpoint.items} <= {*record.trees}:
+        back = {*last.removed}.intersection(named).difference(leaf.path for leaf in last.leaves)
+        apart += [f"'{path}' was removed, and is there" for path in sorted(back)]
     named_apart = listed(apart, _SHOWN)
     return f"the last run on record has written other leaves: {named_apart}" if apart else ""
 

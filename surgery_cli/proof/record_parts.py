@@ -90,9 +90,10 @@ class CheckedRule(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True)
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Of a run on record, what later ones ask: which leaves it changed by which plan, and from which donors it took."""
+    """Of a run on record, what later ones ask: which leaves it changed and removed by which plan, and its donors."""
 
     leaves: list[ChangedLeaf] = []
+    removed: list[str] = []
     donors: dict[str, str] = {}
     plan: dict[str, Any] = {}
     edited_trees: list[str] | UnsetType = UNSET

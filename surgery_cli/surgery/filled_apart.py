@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from msgspec import UNSET
 
@@ -17,7 +18,6 @@ from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.older_steps import path_there
 from surgery_cli.salvage.survey import Survey
 from surgery_cli.store.open.checkpoint import Checkpoint
-from surgery_cli.tree.dtypes import family
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 from surgery_cli.words.advice import worded
@@ -135,15 +135,17 @@ def _counted_apart(
         }
     )
     apart: dict[tuple[LeafPath, str, str], list[LeafPath]] = {}
-    alike = set(_counts_alike(survey, tree, other))
     for slot in survey_of_optimizer(tree).slots.values():
         if slot.relation in ("hole", "one") or slot.path not in tree:
             continue
         for clock in slot.clocks:
             ways = (_origin(clock, fills), _origin(slot.path, fills))
-            if clock in tree and ways[0] != ways[1] and clock not in alike:
+            if clock in tree and ways[0] != ways[1]:
                 apart.setdefault((clock, *ways), []).append(slot.path)
+    alike = set(_counts_alike(survey, other, {clock for clock, *_ in apart}))
     for (clock, of_clock, of_slots), slots in apart.items():
+        if clock in alike:
+            continue
         yield Consequence(
             DocsPage.RESCUE_WRITES,
             worded(
@@ -157,16 +159,19 @@ def _counted_apart(
         )
 
 
-def _counts_alike(survey: Survey, tree: TreeSpec, other: Checkpoint | None) -> Iterator[LeafPath]:
-    """Whole integers that have the same value in the checkpoint that fills the rest."""
+def _counts_alike(
+    survey: Survey, other: Checkpoint | None, counts: AbstractSet[LeafPath]
+) -> Iterator[LeafPath]:
+    """Those of counts that are whole and have the same value in the checkpoint that fills the rest."""
     if other is None:
         return
     for name, leaves in survey.leaves.items():
         for inner, leaf in leaves.items():
-            path, there = survey.path(name, inner), path_there(other, survey.place, name, inner)
-            spec = tree[path]
-            is_count = spec.has_array and spec.shape == () and family(spec.dtype) == "integer"
-            if not is_count or leaf.digest is None or there not in other.tree:
+            path = survey.path(name, inner)
+            if path not in counts or leaf.digest is None:
+                continue
+            there = path_there(other, survey.place, name, inner)
+            if there not in other.tree:
                 continue
             spec = other.tree[there]
             if leaf_digest(other, there, spec, digest_reading(spec, _LITTLE)) == leaf.digest:
