@@ -125,7 +125,7 @@ def _typed(run: Run, leaf: ChangedLeaf) -> list[str]:
 def _counted_apart(
     survey: Survey, fills: Mapping[LeafPath, Fill], other: Checkpoint | None
 ) -> Iterator[Consequence]:
-    """Slots of the optimizer beside a count that is of another state than they are."""
+    """Slots of the optimizer beside a count that is of another state than they are, and counts beside such counts."""
     tree = TreeSpec(
         {
             path: fills[path].spec if path in fills else _spec(leaf)
@@ -135,16 +135,20 @@ def _counted_apart(
         }
     )
     apart: dict[tuple[LeafPath, str, str], list[LeafPath]] = {}
-    for slot in survey_of_optimizer(tree).slots.values():
+    found = survey_of_optimizer(tree)
+    for slot in found.slots.values():
         if slot.relation in ("hole", "one") or slot.path not in tree:
             continue
         for clock in slot.clocks:
             ways = (_origin(clock, fills), _origin(slot.path, fills))
             if clock in tree and ways[0] != ways[1]:
                 apart.setdefault((clock, *ways), []).append(slot.path)
-    alike = set(_counts_alike(survey, other, {clock for clock, *_ in apart}))
+    told = {clock for clock, *_ in apart}
+    filled = [clock for clock in found.clocks if clock in fills and clock not in told]
+    saved = [clock for clock in found.clocks if clock in tree and clock not in fills]
+    is_alike = dict(_counts_alike(survey, other, told.union(saved if filled else ())))
     for (clock, of_clock, of_slots), slots in apart.items():
-        if clock in alike:
+        if is_alike.get(clock):
             continue
         yield Consequence(
             DocsPage.RESCUE_WRITES,
@@ -158,11 +162,24 @@ def _counted_apart(
             ),
         )
 
+    if filled and (left := [clock for clock in saved if not is_alike.get(clock, True)]):
+        yield Consequence(
+            DocsPage.RESCUE_WRITES,
+            worded(
+                "{} {}, where {} {} at another count than here: what goes by both, a schedule or the script, is then"
+                " at two steps; `surgery set` gives a counter another value",
+                _named(filled),
+                f"{'is' if len(filled) == 1 else 'are'} {_origin(filled[0], fills)}",
+                _named(left),
+                "stands" if len(left) == 1 else "stand",
+            ),
+        )
+
 
 def _counts_alike(
     survey: Survey, other: Checkpoint | None, counts: AbstractSet[LeafPath]
-) -> Iterator[LeafPath]:
-    """Those of counts that are whole and have the same value in the checkpoint that fills the rest."""
+) -> Iterator[tuple[LeafPath, bool]]:
+    """Those of counts that are whole, and whether they have the same value in the checkpoint that fills the rest."""
     if other is None:
         return
     for name, leaves in survey.leaves.items():
@@ -171,11 +188,10 @@ def _counts_alike(
             if path not in counts or leaf.digest is None:
                 continue
             there = path_there(other, survey.place, name, inner)
-            if there not in other.tree:
-                continue
-            spec = other.tree[there]
-            if leaf_digest(other, there, spec, digest_reading(spec, _LITTLE)) == leaf.digest:
-                yield path
+            if there in other.tree:
+                spec = other.tree[there]
+                theirs = leaf_digest(other, there, spec, digest_reading(spec, _LITTLE))
+                yield path, theirs == leaf.digest
 
 
 def _spec(leaf: SavedLeaf) -> LeafSpec:

@@ -135,6 +135,47 @@ def test_a_count_of_another_state_than_its_slots_is_told(tmp_path):
     assert not told(surgery.rescue(str(broken), fill_from=str(older)), "go by its count")
 
 
+@pytest.mark.parametrize(
+    ("tx", "lost", "left"),
+    [
+        (
+            optax.adamw(optax.linear_schedule(1.0, 0.0, 9)),
+            ["opt_state.2.count"],
+            "opt_state/0/count",
+        ),
+        (
+            optax.chain(optax.trace(0.9), optax.scale_by_schedule(lambda step: step)),
+            ["opt_state.1.count"],
+            "step",
+        ),
+        (
+            optax.MultiSteps(optax.trace(0.9), 2),
+            ["opt_state.gradient_step", "opt_state.mini_step"],
+            "step",
+        ),
+        (optax.trace(0.9), ["step"], ""),
+    ],
+    ids=["schedule", "schedule beside a step", "accumulated", "step alone"],
+)
+def test_counters_of_two_states_are_told(tmp_path, tx, lost, left):
+    saves = {}
+    for steps in (2, 7):
+        tree = state(tx, steps) | {"step": np.int32(steps)}
+        saves[steps] = saved(tmp_path / str(steps), tree)
+    broken = saves[7]
+    twin = tmp_path / "twin"
+    shutil.copytree(broken, twin)
+    for name in lost:
+        shutil.rmtree(broken / name)
+    found = told(surgery.rescue(str(broken), fill_from=str(saves[2])), "at another count than here")
+    assert len(found) == bool(left)
+    for note in found:
+        assert f"is from '{saves[2]}'" in note or f"are from '{saves[2]}'" in note
+        assert f"'{left}'" in note
+    alike = surgery.rescue(str(broken), fill_from=str(twin))
+    assert not told(alike, "at another count")
+
+
 @pytest.mark.parametrize("option", ["like", "fill_from"])
 def test_the_checkpoint_that_gives_the_names_is_named(tmp_path, option):
     older, broken = saved(tmp_path / "a", state()), saved(tmp_path / "b", state())
