@@ -86,7 +86,7 @@ class _History:
 
     def edits(self, path: LeafPath, item: str, *, apart_from: _History) -> tuple[str, ...]:
         """The operations that have changed a leaf, the first first, but for those of runs that the other side had."""
-        had = [run.plan for run, _ in apart_from._runs if run.plan]
+        had = [(run.plan, run.donors) for run, _ in apart_from._runs if run.plan]
         front = f"{LeafPath((item,))}/" if item else ""
         now, found = _spellings(str(path), front), list[str]()
         for run, leaves in self._runs:
@@ -94,7 +94,7 @@ class _History:
             leaf = next((leaves[text] for text in now if text in leaves and is_about), None)
             if leaf is None:
                 continue
-            if run.plan not in had:
+            if (run.plan, run.donors) not in had:
                 found = [*_typed(run, leaf), *found]
             if leaf.from_ is None:
                 break

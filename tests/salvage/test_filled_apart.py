@@ -68,6 +68,33 @@ def test_edits_that_what_fills_a_leaf_has_not_had_are_told(tmp_path, name, fill_
     assert note.startswith(f"`rescale` of 'params/w' is on record of '{more}', and no such run of")
 
 
+@pytest.mark.parametrize("kind", ["file", "checkpoint"])
+def test_the_same_words_with_other_values_are_another_edit(tmp_path, kind):
+    """A donor that changed in between has given something else."""
+    older, newer = saved(tmp_path / "older", state()), saved(tmp_path / "newer", state())
+    donor = tmp_path / ("w.npy" if kind == "file" else "donor")
+
+    def give(value):
+        values = np.full((4, 4), value, np.float32)
+        if kind == "file":
+            np.save(donor, values)
+        else:
+            shutil.rmtree(donor, ignore_errors=True)
+            saved(donor, {"params": {"w": values}})
+
+    give(1.0)
+    broken = edited(newer, tmp_path / "broken", "replace", **{"with": str(donor)})
+    shutil.rmtree(broken / "params.w")
+    found = {}
+    for value in (1.0, 2.0):
+        if value > 1.0:
+            give(value)
+        also = edited(older, tmp_path / str(value), "replace", **{"with": str(donor)})
+        found[value] = told(surgery.rescue(str(broken), fill_from=str(also)), "no such run of")
+    assert not found[1.0]
+    assert any("`replace` of 'params/w' is on record of what is left" in one for one in found[2.0])
+
+
 def test_a_leaf_that_has_moved_has_the_values_that_it_had(tmp_path):
     """Of its edits before, under the name that it had then, is told."""
     first = edited(saved(tmp_path / "a", state()), tmp_path / "b", "rescale", by=2.0)
