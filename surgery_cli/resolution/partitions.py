@@ -30,6 +30,11 @@ def is_spread(spec: LeafSpec) -> bool:
     return spec.kind is LeafKind.ARRAY
 
 
+def is_recorded(spec: LeafSpec) -> bool:
+    """True for leaves whose sharding Orbax records: those of JAX, and none of NumPy's."""
+    return spec.kind in (LeafKind.ARRAY, LeafKind.KEY)
+
+
 def stated_shardings(
     draft: Draft, request: Reshard, mesh: Mesh | None
 ) -> dict[LeafPath, NamedSharding]:
@@ -199,5 +204,29 @@ def unsaid(
         Consequence(
             DocsPage.RESHARD,
             f"the state of '{name}' says no sharding of {quoted(map(str, left), 4)}: laid out as replicated",
+        )
+    ]
+
+
+def impossible(draft: Draft, name: str, there: Mapping[LeafPath, LeafSpec]) -> list[Consequence]:
+    """A note of arrays that get the chunks of another checkpoint, and cannot have the sharding that stands there."""
+    left = [
+        path
+        for path, leaf in draft.leaves.items()
+        if leaf.spec.has_array
+        and not is_recorded(leaf.spec)
+        and (other := there.get(path)) is not None
+        and other.sharding
+    ]
+    if not left:
+        return []
+    said = (
+        f"{quoted(map(str, left), 4)} {'is' if len(left) == 1 else 'are'} stored as arrays of NumPy"
+    )
+    return [
+        Consequence(
+            DocsPage.RESHARD,
+            f"{said}: laid out in the chunks of '{name}', without its sharding; the target of your restore says how"
+            " they are split",
         )
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,13 +14,21 @@ from surgery_cli.draft.kernels.rechunk import Rechunk
 from surgery_cli.draft.recipe import Draft, Edited, Output
 from surgery_cli.errors import Gathering, PlanError, Problem, raise_all
 from surgery_cli.resolution.chunk_shapes import SMALLEST_BYTES, divides, even_parts, tiny_chunks
-from surgery_cli.resolution.partitions import is_spread, refuse_unfit, stated_shardings, unsaid
+from surgery_cli.resolution.partitions import (
+    impossible,
+    is_recorded,
+    is_spread,
+    refuse_unfit,
+    stated_shardings,
+    unsaid,
+)
+from surgery_cli.resolution.reshard_request import check_request
 from surgery_cli.settings.reshard import Reshard
 from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.sharding import Mesh, NamedSharding
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
-from surgery_cli.words.advice import Entry, FieldName, worded
+from surgery_cli.words.advice import FieldName, worded
 from surgery_cli.words.notes import Note
 
 Shardings = Callable[[str], Mapping[LeafPath, NamedSharding | None]]
@@ -53,7 +61,7 @@ def resharded(
     mesh = limit = None
     goals: dict[LeafPath, Goal] = {}
     with gathering.catching():
-        _check(request)
+        check_request(request)
     is_one_thing = not gathering.problems
     with gathering.catching(field="chunk_bytes"):
         limit = request.chunk_limit
@@ -75,60 +83,9 @@ def resharded(
     said: list[Note] = [] if limit is None else [*tiny_chunks(specs, limit)]
     if request.like_init is not None:
         said += unsaid(draft, request.like_init, shardings(request.like_init))
+    elif request.like is not None:
+        said += impossible(draft, request.like, open_tree(request.like))
     return draft.with_leaves(changed).noting(*said)
-
-
-KERNELS: Final = Entry("spec", "params/**/kernel=fsdp,None")
-"""An example of a spec."""
-
-
-def _check(request: Reshard) -> None:
-    """See that a request says one thing.
-
-    Raises:
-        PlanError: it says nothing, or two things that exclude each other.
-    """
-    ways = [name for name in ("mesh", "like", "like_init") if getattr(request, name) is not None]
-    problems = []
-    if len(ways) > 1:
-        problems.append(
-            Problem(
-                worded("`reshard` takes one of {mesh}, {like} and {like_init}"),
-                why="each of them says how every leaf is laid out",
-                fix="keep one of them",
-                field=ways[-1],
-            )
-        )
-    if not ways and request.chunk_bytes is None:
-        problems.append(
-            Problem(
-                "`reshard` is not told for what",
-                why=worded("it takes {mesh} with {spec}, {like}, {like_init} or {chunk_bytes}"),
-                fix=worded("e.g. {mesh: fsdp=16} and {}", KERNELS),
-                field="mesh",
-            )
-        )
-    if request.spec and request.mesh is None:
-        problems.append(
-            Problem(
-                worded("{spec} needs a {mesh}"),
-                why="it names axes of one",
-                fix=worded("leave {spec} out, or give a {mesh} instead of {}", FieldName(ways[0]))
-                if ways
-                else worded("add {mesh: fsdp=16}"),
-                field="mesh",
-            )
-        )
-    if request.mesh is not None and not request.spec:
-        problems.append(
-            Problem(
-                worded("{mesh} says nothing of leaves without {spec}"),
-                why="leaves that no spec names are replicated: it would be all of them",
-                fix=worded("add {}, or {} for that", KERNELS, Entry("spec", "**=None")),
-                field="spec",
-            )
-        )
-    raise_all(problems)
 
 
 def _goals_of_mesh(
@@ -207,11 +164,8 @@ def _goals_like(draft: Draft, name: str, tree: TreeSpec) -> dict[LeafPath, Goal]
     Raises:
         PlanError: a leaf is not there, or has another shape.
     """
-    arrays = {
-        path: leaf.spec
-        for path, leaf in draft.leaves.items()
-        if leaf.spec.kind in (LeafKind.ARRAY, LeafKind.NUMPY, LeafKind.KEY)
-    }
+    specs = {path: leaf.spec for path, leaf in draft.leaves.items()}
+    arrays = {p: s for p, s in specs.items() if is_recorded(s) or s.kind is LeafKind.NUMPY}
     models = {path: path for path in arrays}
     for path, spec in arrays.items():
         slot = draft.slots.get(path)
@@ -232,9 +186,10 @@ def _goals_like(draft: Draft, name: str, tree: TreeSpec) -> dict[LeafPath, Goal]
         if tree[models[path]].shape != spec.shape
     )
     goals = {}
-    for path in arrays:
+    for path, spec in arrays.items():
         other = tree[models[path]]
-        goals[path] = Goal(other.sharding, other.chunk_shape, is_exact=True)
+        sharding = other.sharding if is_recorded(spec) else None
+        goals[path] = Goal(sharding, other.chunk_shape, is_exact=True)
     return goals
 
 

@@ -61,7 +61,9 @@ def values(tree: Any) -> list[bytes]:
     """The bytes of all leaves, in order."""
     plain = jax.tree.map(
         lambda a: (
-            jax.random.key_data(a) if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key) else a
+            jax.random.key_data(a)
+            if isinstance(a, jax.Array) and jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key)
+            else a
         ),
         tree,
     )

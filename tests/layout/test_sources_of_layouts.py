@@ -42,6 +42,22 @@ def state():
 """
 
 
+SCRIPT_OF_KINDS = """
+import jax, numpy as np
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec as P
+
+def state():
+    split = NamedSharding(AbstractMesh((8,), ("x",)), P("x"))
+    return {
+        "jax": jax.ShapeDtypeStruct((64, 96), "float32", sharding=split),
+        "numpy": np.ones((64, 96), np.float32),
+        "key": jax.random.key(3),
+        "scalar": 3.5,
+        "zero": np.ones((), np.float32),
+    }
+"""
+
+
 def test_another_checkpoint_says_the_layout_across_zarr_versions_and_kinds_of_store(
     tmp_path: Path,
 ) -> None:
@@ -61,6 +77,36 @@ def test_another_checkpoint_says_the_layout_across_zarr_versions_and_kinds_of_st
         0,
         0,
     )
+
+
+@pytest.mark.parametrize("ocdbt", [True, False])
+@pytest.mark.parametrize("way", ["like", "like_init"])
+def test_leaves_of_every_kind_get_what_they_can_have(tmp_path: Path, way: str, ocdbt: bool) -> None:
+    """Orbax records shardings of JAX's arrays alone: of NumPy's, a result that has none is as planned."""
+    kinds = {
+        "jax": jax.numpy.ones((64, 96)),
+        "numpy": np.ones((64, 96), np.float32),
+        "key": jax.random.key(3),
+        "scalar": 3.5,
+        "zero": np.ones((), np.float32),
+    }
+    mesh = jax.make_mesh((8,), ("x",))
+    arrays = {"numpy": jax.numpy.ones((64, 96)), "zero": jax.numpy.float32(1)}
+    there = over(mesh, {**kinds, **arrays, "scalar": arrays["zero"]}, P("x"))
+    model = save(tmp_path / "model", {**there, "scalar": 3.5})
+    source = save(tmp_path / "source", kinds, ocdbt=ocdbt)
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT_OF_KINDS)
+    named = {"like": str(model)} if way == "like" else {"like_init": f"{script}:state"}
+    report = reshard(source, tmp_path / "target", **named)
+    assert shapes(tmp_path / "target", "jax") == (8, 96)
+    said = [str(note) for note in report.notes if "arrays of NumPy" in str(note)]
+    assert ["'numpy', 'zero' are stored as" in note for note in said] == [True] * (way == "like")
+    found = restored(tmp_path / "target")
+    assert (found["jax"].sharding.spec, type(found["numpy"])) == (P("x"), np.ndarray)
+    for one in (found, kinds):
+        del one["scalar"]
+    assert values(found) == values(kinds)
 
 
 def test_a_scripts_state_says_shardings_for_more_devices_than_there_are(tmp_path: Path) -> None:
