@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import optax
 import orbax.checkpoint as ocp
 import pytest
 from flax import serialization
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from surgery_cli import surgery
 from surgery_cli.errors import PlanError
+from surgery_cli.operations.table import operations
 from surgery_cli.planning import Plan
 from surgery_cli.planning.reading import plan_from_document, read_plan
 
@@ -124,6 +130,80 @@ def test_a_donor_that_changed_since_is_refused(tmp_path: Path) -> None:
     (tmp_path / "d").rename(tmp_path / "old")
     saved(tmp_path / "d", state(7))
     assert "is not what the plan was made for" in refused(record, source)
+
+
+def _numbers(path: Path, value: int) -> None:
+    order = np.array([[0, 1, 2], [2, 0, 1]])[value]
+    if path.suffix == ".npy":
+        np.save(path, order)
+    else:
+        path.write_text(
+            str(order.tolist()) if path.suffix == ".json" else "0\n1\n2"[:: 1 - 2 * value]
+        )
+
+
+def _array(path: Path, value: int) -> None:
+    if path.exists():
+        os.utime(path, (0, 0))  # a file of values is known by its times
+    np.save(path, np.full((4, 3), 1 - value, np.float32))
+
+
+def _laid_out(path: Path, value: int) -> None:
+    if path.exists():
+        shutil.rmtree(path)
+    mesh = Mesh(np.array(jax.devices()[:1]), ("x",))
+    sharding = NamedSharding(mesh, PartitionSpec("x") if value else PartitionSpec())
+    saved(path, jax.tree.map(partial(jax.device_put, device=sharding), state(2)))
+
+
+NAMED = {
+    "order.npy": (_numbers, {"op": "permute", "at": "params/w", "axis": 1, "index": "FILE"}),
+    "order.json": (_numbers, {"op": "permute", "at": "params/w", "axis": 1, "index": "FILE"}),
+    "order.txt": (_numbers, {"op": "permute", "at": "params/w", "axis": 1, "index": "FILE"}),
+    "by.npy": (_array, {"op": "rescale", "at": "params/w", "by": "FILE", "optimizer": "keep"}),
+    "mask.npy": (_array, {"op": "mask", "at": "params/w", "by": "FILE"}),
+    "with.npy": (_array, {"op": "replace", "at": "params/w", "with": "FILE"}),
+    "like": (_laid_out, None),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_whatever_a_plan_names_and_changed_since_is_refused(tmp_path: Path, name: str) -> None:
+    make, edit = NAMED[name]
+    source, file = saved(tmp_path / "source", state(1)), tmp_path / name
+    make(file, 0)
+    if edit is None:
+        shared: Tree = {"reshard": {"like": str(file)}}
+        edits = [HALF]
+    else:
+        shared = {}
+        edits = [{k: str(file) if v == "FILE" else v for k, v in edit.items()}]
+    record = edited(source, tmp_path / "edited", *edits, optimizer_kind="sgd", **shared)
+    assert list(json.loads(record.read_text())["donors"]) == [str(file)]
+    again = surgery.apply(source, str(tmp_path / "again"), read_plan(str(record)))
+    assert again.verified is not None
+    make(file, 1)
+    said = refused(record, source)
+    assert f"'{file}' is not what the plan was made for" in said
+    (tmp_path / "plan.json").write_text(json.dumps(json.loads(record.read_text())["plan"]))
+    surgery.apply(source, str(tmp_path / "anew"), read_plan(str(tmp_path / "plan.json")))
+
+
+def test_every_field_that_names_a_file_is_held_to_it() -> None:
+    """By its name in the tests above, as one that opens donors, or pinned by its digest."""
+    fields = {(name, field) for name, kind in operations().items() for field in kind.path_fields}
+    tried = {
+        (edit["op"], k)
+        for _, edit in NAMED.values()
+        if edit
+        for k, v in edit.items()
+        if v == "FILE"
+    }
+    opened = {
+        (name, field) for name, field in fields if field in {"with", "base"} and name != "map"
+    }
+    judging = {(name, field) for name, field in fields if name == "assert"}
+    assert fields - tried - opened - judging == {("map", "with")}
 
 
 def test_a_function_that_changed_since_is_refused(tmp_path: Path) -> None:

@@ -86,8 +86,8 @@ class Plan(AbovePlan, frozen=True, kw_only=True):
     fingerprints: Annotated[
         dict[str, str],
         Meta(
-            description="What checkpoints in `sources` must be, by name: with another fingerprint than this, nothing is"
-            " taken from them. `plan --inverse` says it."
+            description="What checkpoints and files that the plan names must be, by name: with another fingerprint than"
+            " this, nothing is taken from them. `plan --inverse` and records say it."
         ),
     ] = {}
     of_item: Annotated[

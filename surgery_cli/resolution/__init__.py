@@ -1,5 +1,5 @@
 """Plan × TreeSpecs → Draft: the edits of a plan fold from left to right over the source's tree."""
 
-from surgery_cli.resolution.fold import resolve
+from surgery_cli.resolution.fold import refuse_other_donors, resolve
 
-__all__ = ["resolve"]
+__all__ = ["refuse_other_donors", "resolve"]

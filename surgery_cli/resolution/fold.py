@@ -86,7 +86,7 @@ def resolve(
     refuse_out_of_range(draft, known.hyperparams, stage.number)
     refuse_overwritten(draft)
     draft = stage.checked(draft.noting(*_notes(draft, plan, stage.fingerprints)))
-    _refuse_other_donors(plan.fingerprints, stage.fingerprints)
+    refuse_other_donors(plan.fingerprints, stage.fingerprints)
     return draft.replaced(fingerprints={**draft.fingerprints, **stage.fingerprints})
 
 
@@ -98,12 +98,18 @@ def _notes(draft: Draft, plan: Plan, fingerprints: Mapping[str, str]) -> Iterato
     yield from removed_clock_notes(draft)
 
 
-def _refuse_other_donors(wanted: Mapping[str, str], found: Mapping[str, str]) -> None:
-    """Refuse a plan that would take other values than it was made for, or than the run on record took."""
+def refuse_other_donors(
+    wanted: Mapping[str, str], found: Mapping[str, str], taken: str = "other values"
+) -> None:
+    """Refuse a plan that would take something else than it was made for, or than the run on record took.
+
+    Raises:
+        PlanError: each that has changed since, by its name in the plan.
+    """
     raise_all(
         Problem(
             f"'{name}' is not what the plan was made for",
-            why=f"it has changed since, and other values would be taken: {wanted[name]} then, {fingerprint} now",
+            why=f"it has changed since, and {taken} would be taken: {wanted[name]} then, {fingerprint} now",
             fix="put it back as it was; or take it out of the plan's `fingerprints` (of a record: put its `plan` into"
             " a file of its own, and run that)",
             field="fingerprints",

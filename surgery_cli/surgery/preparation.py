@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +14,10 @@ from surgery_cli.engine.checks import refuse_known_breaches
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import path_at
-from surgery_cli.inputs.limits import PLAN
-from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.planning import Plan, replaced
 from surgery_cli.proof.record_places import check_record_place
 from surgery_cli.proof.records import recorded_in
-from surgery_cli.resolution import resolve
+from surgery_cli.resolution import refuse_other_donors, resolve
 from surgery_cli.resolution.inverse import Inverse
 from surgery_cli.salvage.opening import opened
 from surgery_cli.script.user_code import Say
@@ -51,6 +49,7 @@ from surgery_cli.surgery.optimizers import (
 )
 from surgery_cli.surgery.planned_memory import planned_needs
 from surgery_cli.surgery.repeated_loras import agreed_loras
+from surgery_cli.surgery.small_files import SmallFiles
 from surgery_cli.surgery.states_apart import Comparison
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import quoted
@@ -98,6 +97,7 @@ class Prepared(msgspec.Struct, frozen=True):
     needs: list[Need]
     """What takes more memory at once than it may, the largest first."""
     functions: UserFunctions
+    files: SmallFiles
     inverse: Inverse
     loras: dict[LeafPath, LeafLoras]
     """What becomes of LoRAs in leaves that change."""
@@ -111,6 +111,12 @@ class Prepared(msgspec.Struct, frozen=True):
     def file_versions(self) -> str:
         """What tells the files that are read from others of the same names and sizes: hexadecimal."""
         return of_versions(source.place_on_disk for source in self.sources.values())
+
+    @property
+    def donors(self) -> dict[str, str]:
+        """The fingerprints of everything else that values, layout or order are taken from, by its name in the plan."""
+        others = {name: mark for name, mark in self.draft.fingerprints.items() if name != SOURCE}
+        return others | self.files.fingerprints
 
     @property
     def is_export(self) -> bool:
@@ -162,7 +168,7 @@ def prepare_to_judge(
     surveyed, looked = survey_state(checkpoint, plan, script) if has_work else (None, [])
 
     apart, functions = Comparison(checkpoint, plan, script), UserFunctions(say)
-    measuring = Measuring()
+    measuring, files, inverse = Measuring(), SmallFiles(), Inverse()
 
     def drafted(plan: Plan, inverse: Inverse | None = None) -> Draft:
         return resolve(
@@ -175,16 +181,17 @@ def prepare_to_judge(
             number=apart.number,
             measure=measuring.measure,
             function=functions.load,
-            read_file=_read_file,
+            read_file=files.read,
             manifest=cache(partial(manifest_for, checkpoint)),
             inverse=inverse,
         )
 
-    inverse = Inverse()
     draft = drafted(plan, inverse)
-    donors = [name for name in draft.fingerprints if name != SOURCE]
-    sources: dict[str, Any] = {SOURCE: checkpoint}
-    sources |= {name: open_by_path(plan.sources.get(name, name)) for name in donors}
+    refuse_other_donors(plan.fingerprints, files.fingerprints)
+    sources: dict[str, Any] = {
+        name: checkpoint if name == SOURCE else open_by_path(plan.sources.get(name, name))
+        for name in draft.fingerprints
+    }
     looked += look_at_hidden_twins(checkpoint, draft) + look_at_restarts(draft, sources)
     if script is not None:
         from surgery_cli.surgery.like_init import check_draft
@@ -195,20 +202,26 @@ def prepare_to_judge(
         draft = _laid_out(draft, plan, checkpoint, sources, open_by_path, script, say)
     draft, plans = _as_written(draft, plan, checkpoint, sources)
     boundary = Boundary(opened.place_on_disk for opened in sources.values())
+    references, compact, reason = _ways(plans, boundary, options)
+    needs = planned_needs(plans, compact, draft.checks, options.device, options.memory_bytes)
+    check_memory(needs)
+    loras = agreed_loras(draft, sources)
+    written, told = (plans, references, compact, reason), (looked, needs, functions, files)
+    return Prepared(
+        checkpoint, draft, sources, boundary, *written, *told, inverse, loras, output=plan.output
+    )
+
+
+def _ways(
+    plans: Mapping[str, ItemPlan], boundary: Boundary, options: Options
+) -> tuple[dict[str, Costs], dict[str, bool], str]:
+    """What references cost each item, whether it is written anew, and why."""
     references = {name: costs_of_references(item, boundary) for name, item in plans.items()}
     choices = {
         name: is_compact(item, references[name], options.compact) for name, item in plans.items()
     }
-    compact = {name: chosen for name, (chosen, _) in choices.items()}
-    reason = _main_reason(choices.values())
-    needs = planned_needs(plans, compact, draft.checks, options.device, options.memory_bytes)
-    check_memory(needs)
-    written = (plans, references, compact, reason)
-    loras = agreed_loras(draft, sources)
-    told = (looked, needs, functions, inverse)
-    return Prepared(
-        checkpoint, draft, sources, boundary, *written, *told, loras, output=plan.output
-    )
+    anew = {name: chosen for name, (chosen, _) in choices.items()}
+    return references, anew, _main_reason(choices.values())
 
 
 def _laid_out(draft: Draft, plan: Plan, *given: Any) -> Draft:
@@ -259,15 +272,6 @@ def _check_step(step: int, checkpoint: Checkpoint, source: str) -> None:
             why="`--as-step` gives the step inside a root another number; this is no root",
             fix="name the destination as the step is to be called",
         )
-
-
-def _read_file(text: str) -> bytes:
-    """What stands in a small file, here or in a bucket."""
-    path = path_at(address(text))
-    filesystem.forget(path)
-    refuse_special(path, PlanError)
-    PLAN.check(filesystem.size(path), f"'{path}'", PlanError)
-    return filesystem.read(path)
 
 
 def open_source(text: str) -> Checkpoint | ArrayFile:

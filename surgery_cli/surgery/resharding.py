@@ -10,6 +10,7 @@ from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.planning import Plan
 from surgery_cli.proof.sharding_file import sharding_faults
+from surgery_cli.resolution import refuse_other_donors
 from surgery_cli.resolution.reshard import resharded
 from surgery_cli.script.function import Script, read_script
 from surgery_cli.script.items import aligned
@@ -54,6 +55,8 @@ def laid_out(
 
     draft = resharded(draft, plan.reshard, open_tree, shardings)
     opened = {name: source.fingerprint for name, source in sources.items()}
+    others = {name: opened[name] for name in opened.keys() - draft.fingerprints.keys()}
+    refuse_other_donors(plan.fingerprints, others, "another layout")
     return draft.replaced(fingerprints={**draft.fingerprints, **opened})
 
 

@@ -261,7 +261,7 @@ def _record(
         source=source,
         source_fingerprint=checkpoint.fingerprint,
         address=UNSET if address == source else address,
-        donors={name: mark for name, mark in draft.fingerprints.items() if name != SOURCE},
+        donors=run.prepared.donors,
         **about(checkpoint, written, path_at(run.preview.destination)),
         draft=draft.digest,
         plan=run.prepared.functions.pinned(run.plan).document(),
