@@ -34,7 +34,7 @@ from surgery_cli.store.locate.being_written import locked_in
 from surgery_cli.store.locate.items import STEP_METADATA, handler_kind, step_items
 from surgery_cli.store.locate.steps import checkpoints_in, find_steps
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
-from surgery_cli.store.write.half_replaced import half_replaced
+from surgery_cli.store.write.half_replaced import half_replaced, mixture_around
 from surgery_cli.store.write.strategy import WORTHWHILE_DEAD_BYTES
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.quantities import counted
@@ -203,7 +203,7 @@ def _uncommitted(place: Place, seen: Footprint) -> Condition:
     """Where nothing can be renamed: what lacks the mark that comes last."""
     found = Condition(place=place, state=State.UNFINISHED, of="Orbax", seen=seen)
     lock = lock_around(place.path)
-    if (mixture := half_replaced(place.path)) is not None:
+    if (mixture := mixture_around(place.path)) is not None:
         return _half_replaced(found, mixture)
     if lock is not None:
         return _of_run(found, lock)

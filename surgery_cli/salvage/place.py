@@ -25,7 +25,7 @@ from surgery_cli.store.locate.items import (
     step_metadata,
 )
 from surgery_cli.store.locate.refusals import missing
-from surgery_cli.store.write.half_replaced import half_replaced
+from surgery_cli.store.write.half_replaced import mixture_around
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import quoted
 
@@ -114,7 +114,7 @@ def find_broken(path: Path) -> BrokenPlace:
 
 
 def _refuse_mixture(place: Path) -> None:
-    if (mixture := half_replaced(place)) is not None:
+    if (mixture := mixture_around(place)) is not None:
         raise CheckpointError(mixture)
 
 

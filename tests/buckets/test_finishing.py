@@ -30,8 +30,8 @@ def mixture(service, source, surgery, monkeypatch):
     return half_replaced("new", service, source, surgery, monkeypatch)
 
 
-def half_replaced(name, service, source, surgery, monkeypatch):
-    """See ``mixture``; of any name."""
+def half_replaced(name, service, source, surgery, monkeypatch, *, edit=edit, marked=""):
+    """See ``mixture``; of any name, and of what has its mark in a folder of it."""
     new = f"{service.root}/{name}"
     assert surgery(*edit(source, new, by="3")).code == 0
     placed, answer = [], service.answer
@@ -40,7 +40,7 @@ def half_replaced(name, service, source, surgery, monkeypatch):
         if len(placed) >= 2:
             return service.refusal(403, "no")
         answered = await answer(request)
-        if service.kind_of(request) == "copy" and not is_marked(service, name):
+        if service.kind_of(request) == "copy" and not is_marked(service, f"{name}{marked}"):
             placed.append(request)
         return answered
 
@@ -88,6 +88,54 @@ def test_however_it_is_named_it_is_said_that_clean_puts_the_new_one_there(
         seen = surgery("doctor", place, "--settled", "0")
         assert seen.code == 1
         assert f"`surgery clean {new}{stale}` puts the new one in its place" in seen.out, seen.out
+
+
+def edit_of_root(source, new, *options, by="2"):
+    at = ("params/Dense_1", "--by", by, "--optimizer", "keep", "--metrics", "keep")
+    return ("rescale", source, new, *at, *options)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("is_marked_item", [False, True], ids=["", "an item with its old mark"])
+@pytest.mark.parametrize("is_elsewhere", [False, True], ids=["dead", "elsewhere"])
+def test_of_a_root_nothing_inside_is_read_however_it_is_named(
+    service, surgery, monkeypatch, tmp_path, is_elsewhere, is_marked_item
+):
+    """An item's own mark, old or new, says nothing of the step that it lies in."""
+    source = uploaded(service, SAMPLES / "digits_manager" / "250", f"{service.root}/run/250")
+    source = source.removesuffix("/250")
+    new = half_replaced(
+        "new", service, source, surgery, monkeypatch, edit=edit_of_root, marked="/250"
+    )
+    if is_elsewhere:
+        said_to_be_elsewhere(service)
+    if is_marked_item:
+        service.put("bkt", f"new/250/default/{MARK}", b"")
+    step, other = f"{new}/250", f"{service.root}/other"
+    for place in (new, step, f"{step}/default", f"{new}@250"):
+        ways = [
+            ("inspect", place),
+            ("verify", place),
+            ("rescue", place),
+            ("rescue", place, other, "--allow-partial"),
+            ("rescale", place, other, "params/Dense_1", "--by", "2"),
+            ("diff", source, place),
+        ]
+        for words in ways:
+            refused = surgery(*words)
+            assert refused.code == 3, (words, refused.out, refused.err)
+            assert f"'{new}' is half replaced" in refused.err, (words, refused.err)
+            stale = " --stale" * is_elsewhere
+            assert f"`surgery clean {new}{stale}` puts the new one in its place" in refused.err
+    for place in (new, step):
+        seen = surgery("doctor", place, "--settled", "0")
+        assert seen.code == 1
+        assert f"'{new}' is half replaced" in seen.out, seen.out
+        assert f"`surgery clean {new}{stale}` puts the new one in its place" in seen.out, seen.out
+    assert not any(name.startswith("other") for name in service.names())
+    assert surgery("clean", new, *["--stale"] * is_elsewhere).code == 0
+    assert surgery("rescue", step).code == 0
+    assert surgery("verify", f"{step}/default").code == 0
 
 
 def check_new(service, tmp_path):

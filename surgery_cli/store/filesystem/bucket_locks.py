@@ -20,7 +20,7 @@ from surgery_cli.store.filesystem.processes import Claim, Owner, State, claim_by
 
 T = TypeVar("T")
 
-_LEVELS = 3
+LEVELS = 3
 """An item lies in a step, a step in a root: each of them may be a destination."""
 
 
@@ -49,7 +49,7 @@ def guarded(
     return system.guarded(BucketPath(destination), check)
 
 
-def lock_around(place: Path, levels: int = _LEVELS) -> Path | None:
+def lock_around(place: Path, levels: int = LEVELS) -> Path | None:
     """The lock of a place, or of what it lies in: somebody writes there, or was killed meanwhile."""
     for folder in [place, *place.parents][:levels]:
         if isinstance(folder, BucketPath) and folder.key:

@@ -49,10 +49,14 @@ def is_marked(*folders: Path) -> bool:
 def lock_on(path: Path, *around: Path) -> Path | None:
     """The lock of a run of ours that has what stands there; None where a mark says that it is whole.
 
-    A mark of what it lies ``around`` says so of what stood there by then, and not of what a run has put in since.
+    A mark of what it lies ``around`` says so of what stood there by then, and not of what a run has put in since. The
+    mark of an item says nothing of its step, which may be half replaced: that has another.
     """
-    if filesystem.renames(path) or is_marked(path):
+    if filesystem.renames(path):
         return None
+    if is_marked(path):
+        is_of_step = not around or step_name(path.name) is not None or is_marked(*around)
+        return None if is_of_step else lock_around(path.parent)
     return lock_around(path, levels=1) if is_marked(*around) else lock_around(path)
 
 

@@ -8,8 +8,10 @@ from shlex import quote
 from surgery_cli.errors import Problem
 from surgery_cli.inputs.buckets import BucketPath, removal
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import STAGING_MARK, destination_of
+from surgery_cli.store.filesystem.bucket_locks import LEVELS
+from surgery_cli.store.filesystem.listing import STAGING_MARK, destination_of, step_name
 from surgery_cli.store.filesystem.processes import State
+from surgery_cli.store.locate.being_written import is_marked
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover, leftovers_at
 from surgery_cli.store.write.inventory import first_lost
 from surgery_cli.store.write.leftovers import Left, is_over
@@ -31,6 +33,21 @@ def half_replaced(destination: Path) -> Problem | None:
     for stray in () if lefts else _strays(destination):
         if stray.state is State.WHOLE:
             return _without_lock(stray.path)
+    return None
+
+
+def mixture_around(place: Path) -> Problem | None:
+    """The same of a place, or of what it lies in: a step in a root, an item in a step.
+
+    A step's own mark says that all in it is whole; that of an item says it of the item as it was.
+    """
+    for folder in [place, *place.parents][:LEVELS]:
+        if not isinstance(folder, BucketPath) or not folder.key:
+            return None
+        if (mixture := half_replaced(folder)) is not None:
+            return mixture
+        if step_name(folder.name) is not None and is_marked(folder):
+            return None
     return None
 
 
