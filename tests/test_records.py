@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import flax.serialization
 import jax
@@ -355,25 +356,46 @@ def test_an_item_in_the_place_of_the_record_is_refused_before_any_work(tmp_path,
     ],
     ids=lambda edit: edit["name"],
 )
-def test_a_record_that_is_of_another_checkpoint_tells_nothing_of_this_one(tmp_path, edit):
+@pytest.mark.parametrize("is_sealed", [False, True], ids=["", "sealed"])
+def test_a_record_that_is_of_another_checkpoint_tells_nothing_of_this_one(
+    tmp_path, edit, is_sealed
+):
     """It was copied by hand, say: what the last run in it has made is not there, which metadata show."""
     source = tmp_path / "ck"
     tree = {"params": {"a": {"v": np.ones(3, np.float32)}, "w": np.ones((2, 3), np.float32)}}
     with ocp.PyTreeCheckpointer() as checkpointer:
         checkpointer.save(source, tree)
     apply(source, tmp_path / "edited", **edit)
+    if is_sealed:
+        surgery.seal(str(tmp_path / "edited"))
     assert surgery.verify(str(tmp_path / "edited")).agrees
     assert surgery.inverse(str(tmp_path / "edited")).plan
     apply(source, tmp_path / "other", at="params/w", by=2.0)
-    shutil.copy(tmp_path / "edited" / "surgery.json", tmp_path / "other")
-    told = "the last run on record has written other leaves"
-    findings = surgery.verify(str(tmp_path / "other")).findings
-    assert any(found.what == "record" and told in found.detail for found in findings)
-    (entry,) = surgery.log(str(tmp_path / "other")).entries
-    assert (entry.undoable, told in entry.not_here) == (False, True)
-    with pytest.raises(CheckpointError, match="does not tell of what stands here") as refused:
-        surgery.inverse(str(tmp_path / "other"))
+    other, told = str(tmp_path / "other"), "the last run on record has written other leaves"
+    shutil.copy(tmp_path / "edited" / "surgery.json", other)
+
+    def is_told():
+        """By whatever goes by the record, and by an edit, which takes it into the history of its result."""
+        (entry,) = (one for one in surgery.log(other).entries if one.kind == "edit")
+        assert (entry.undoable, told in entry.not_here) == (False, True)
+        with pytest.raises(CheckpointError, match="does not tell of what stands here") as refused:
+            surgery.inverse(other)
+        assert told in refused.value.problems[0].why
+        preview = surgery.plan(other, plan("rescale", at="params/w", by="2"))
+        return any(told in str(note) for note in preview.consequences)
+
+    assert is_told()
+    findings = surgery.verify(other).findings
+    assert findings
+    assert is_sealed or any(f.what == "record" and told in f.detail for f in findings)
+    before = Path(other, "surgery.json").read_bytes()
+    with pytest.raises(CheckpointError) as refused:
+        surgery.seal(other)
     assert told in refused.value.problems[0].why
+    assert Path(other, "surgery.json").read_bytes() == before
+    surgery.seal(other, anew=True)
+    assert surgery.verify(other).agrees
+    assert is_told()
 
 
 def test_what_was_set_aside_is_given_back_only_when_nothing_else_is_wrong(flat, tmp_path):

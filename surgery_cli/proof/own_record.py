@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from surgery_cli.errors import CheckpointError
-from surgery_cli.proof.on_record import lost_trees, runs_of
+from surgery_cli.proof.on_record import lost_trees, read_record, runs_of
 from surgery_cli.proof.record_places import has_several_trees, record_path
 from surgery_cli.proof.surgery_json import Record
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
-from surgery_cli.words.lists import listed
+from surgery_cli.words.lists import listed, quoted
 
 _SHOWN = 3
 
@@ -22,7 +22,7 @@ def not_of_record(checkpoint: Checkpoint, record: Record) -> str:
     removed.
     """
     is_unsaid = not record.edited_trees and has_several_trees(checkpoint)  # in records of before
-    if not record.draft or is_unsaid or record.sealed:  # a seal, perhaps anew, has digests of all
+    if not record.draft or is_unsaid:
         return ""
     named: dict[str, list[LeafSpec]] = {}
     for path, spec in checkpoint.tree.items():
@@ -30,25 +30,28 @@ def not_of_record(checkpoint: Checkpoint, record: Record) -> str:
             named.setdefault(text, []).append(spec)
     # of trees that are gone it is said that they are
     lost = tuple(f"{LeafPath((name,))}/" for name in lost_trees(checkpoint))
-    apart = []
     last = runs_of(checkpoint, record)[0]
+    gone, others, back = list[str](), list[str](), list[str]()
     for leaf in last.leaves:
         if leaf.path.startswith(lost):
             continue
         found = [spec.type_text for spec in named.get(leaf.path, ()) if spec.has_array]
         if leaf.path not in named:
-            apart.append(f"'{leaf.path}' is not there")
+            gone.append(leaf.path)
         elif found and "[" in leaf.after and leaf.after not in found:
-            apart.append(f"'{leaf.path}' is {found[0]}, and was {leaf.after}")
+            others.append(f"'{leaf.path}' is {found[0]}, and was {leaf.after}")
     if not record.trees or {*checkpoint.items} <= {*record.trees}:
-        back = {*last.removed}.intersection(named).difference(leaf.path for leaf in last.leaves)
-        apart += [f"'{path}' was removed, and is there" for path in sorted(back)]
-    named_apart = listed(apart, _SHOWN)
-    return f"the last run on record has written other leaves: {named_apart}" if apart else ""
+        made = {leaf.path for leaf in last.leaves}
+        back = [path for path in last.removed if path in named and path not in made]
+    apart = [f"{quoted(gone, _SHOWN)} {'is' if len(gone) == 1 else 'are'} not there"] * bool(gone)
+    apart += [listed(others, _SHOWN)] * bool(others)
+    are = "was removed, and is" if len(back) == 1 else "were removed, and are"
+    apart += [f"{quoted(back, _SHOWN)} {are} there"] * bool(back)
+    return f"the last run on record has written other leaves: {'; '.join(apart)}" if apart else ""
 
 
-def check_own_record(checkpoint: Checkpoint, record: Record) -> None:
-    """See that the last run on record may have written the checkpoint.
+def check_own_record(checkpoint: Checkpoint, record: Record, instead: str = "") -> None:
+    """See that the last run on record may have written the checkpoint; ``instead`` is what else can be done.
 
     Raises:
         CheckpointError: it has not.
@@ -57,5 +60,18 @@ def check_own_record(checkpoint: Checkpoint, record: Record) -> None:
         raise CheckpointError(
             f"'{record_path(checkpoint)}' does not tell of what stands here",
             why=why,
-            fix="it was copied here, or leaves have gone since: put the record in its place that belongs there",
+            fix="it was copied here, or leaves have gone since: put the record in its place that belongs there"
+            + instead,
         )
+
+
+def record_to_seal(checkpoint: Checkpoint, *, anew: bool) -> Record | None:
+    """What is on record of all trees, if anything; ``anew`` takes it as it is.
+
+    Raises:
+        CheckpointError: it cannot be read, or tells of another checkpoint.
+    """
+    record = read_record(checkpoint, of_all=True)
+    if record is not None and not anew:
+        check_own_record(checkpoint, record, "; `--anew` records what is there now")
+    return record

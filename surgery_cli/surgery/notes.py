@@ -12,7 +12,6 @@ from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.proof.metadata_files import faults_beside, side_items
-from surgery_cli.proof.on_record import lost_trees
 from surgery_cli.proof.sharding_file import fault_notes
 from surgery_cli.proof.step_metadata_file import NOT_THERE, lacks_step_metadata
 from surgery_cli.store import filesystem
@@ -54,17 +53,6 @@ def inference_notes(checkpoint: Checkpoint) -> list[Consequence]:
             " None leaves and lists cannot be known",
         )
         for name in checkpoint.inferred_items
-    ]
-
-
-def lost_item_notes(checkpoint: Checkpoint) -> list[Consequence]:
-    """A note for every item that is on record of the step, and not there: nobody misses it in the result."""
-    return [
-        Consequence(
-            DocsPage.CHECKED_BY_VERIFY,
-            f"the item '{name}' is on record of '{checkpoint.address}', and not there: the result is without it",
-        )
-        for name in lost_trees(checkpoint)
     ]
 
 

@@ -17,7 +17,8 @@ from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import CheckpointError, Problem, SurgeryError
 from surgery_cli.proof.files import files_of
 from surgery_cli.proof.metadata_files import metadata_faults
-from surgery_cli.proof.on_record import chosen_digests, read_record
+from surgery_cli.proof.on_record import chosen_digests
+from surgery_cli.proof.own_record import record_to_seal
 from surgery_cli.proof.record_files import check_record_target, put_record
 from surgery_cli.proof.record_places import (
     check_record_place,
@@ -87,7 +88,7 @@ def seal(
         stamps |= {path: stamp_of(path) for path in files.values()}
         count = checkpoint.tree.bytes + sum(size for _, size, _ in stamps.values())
         meter = Meter(listener, "sealing", count)
-        old = read_record(checkpoint, of_all=True)
+        old = record_to_seal(checkpoint, anew=anew)
         looks = planned(checkpoint, old.digests if old is not None else {}, memory_bytes, say)
         leaves = digested_leaves(checkpoint, looks, meter)
         hashes = hashed_files(files, meter)
