@@ -7,11 +7,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from surgery_cli.draft.recipe import SOURCE, Draft
+from surgery_cli.resolution.reshard import RESHARD
 from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.listing import is_tree
 from surgery_cli.store.locate.items import METRICS
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.same_run import counters_inside, step_beside
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Consequence, Note, Remark
 from surgery_cli.words.pages import DocsPage
 
@@ -34,7 +37,7 @@ def metrics_notes(target: Path, prepared: Prepared, asked: str) -> list[Note]:
     """
     own = step_beside(target, prepared)
     if METRICS in prepared.left_out:
-        why = ", which were measured on other values" if own is not None else ""
+        why = ", which were measured on other values" if _values_change(prepared) else ""
         said = (
             f"its metrics are left out{why}: {_WHAT_GOES_BY_THEM} pass over a step without them"
             " (with `keep_checkpoints_without_metrics=False` it is removed)"
@@ -65,8 +68,17 @@ def _has_metrics(prepared: Prepared) -> bool:
 
 
 def _values_change(prepared: Prepared) -> bool:
-    """True if a leaf is made, moved or removed that is more than the number of the step."""
+    """True if a leaf is made, moved or removed that is more than the number of the step; a layout is no change."""
     draft = prepared.draft
-    if draft.removed or any(draft.leaves[path].spec.shape for path in draft.changed):
+    changed = [path for path in draft.changed if not _is_only_laid_out(draft, path)]
+    if draft.removed or any(draft.leaves[path].spec.shape for path in changed):
         return True
-    return bool(draft.changed) and not counters_inside(prepared).issuperset(draft.changed)
+    return bool(changed) and not counters_inside(prepared).issuperset(changed)
+
+
+def _is_only_laid_out(draft: Draft, path: LeafPath) -> bool:
+    output = draft.leaves[path]
+    home, is_edited = output.home, any(edit.name != RESHARD for edit in output.edits)
+    if is_edited or not output.is_resharded or home is None or home.source != SOURCE:
+        return False
+    return draft.standing(home.path) == path

@@ -19,6 +19,7 @@ TREE = {
     "params": {"w": np.arange(64, dtype=np.float32), "b": np.ones(8, np.float32)},
 }
 DOUBLED = plan_from_document({"edits": [{"op": "rescale", "at": "params/w", "by": 2}]})
+LAID_OUT = plan_from_document({"edits": [], "reshard": {"chunk_bytes": 64}})
 COUNTED = plan_from_document({"edits": [{"op": "set", "at": "step", "to": 7}]})
 FORMATS = {
     "plain": {},
@@ -125,8 +126,10 @@ def best(path, **form):
         (DOUBLED, "keep", True),
         (COUNTED, "auto", True),
         (COUNTED, "drop", False),
+        (LAID_OUT, "auto", True),
+        (LAID_OUT, "drop", False),
     ],
-    ids=["values", "values dropped", "values kept", "the count", "the count dropped"],
+    ids=["values", "dropped", "kept", "the count", "the count dropped", "layout", "layout dropped"],
 )
 def test_a_manager_does_not_judge_new_values_by_the_old_ones_metrics(tmp_path, plan, metrics, kept):
     run = saved(tmp_path / "run")
@@ -135,6 +138,7 @@ def test_a_manager_does_not_judge_new_values_by_the_old_ones_metrics(tmp_path, p
     said = [str(note) for note in report.consequences if "metrics" in note]
     assert len(said) == (plan is DOUBLED or metrics == "drop")
     assert all("come along" in note if kept else "are left out" in note for note in said)
+    assert all(("measured on other values" in note) is (plan is DOUBLED) for note in said)
     assert (restored(run, 7)[2] == {"loss": 1.5}) is kept
     assert best(run) == (7 if kept else 3)
     with ocp.CheckpointManager(run, options=names(max_to_keep=1)) as manager:
