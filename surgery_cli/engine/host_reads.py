@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial, reduce
 from typing import Any, NamedTuple, TypeAlias
 
@@ -13,7 +13,7 @@ import numpy as np
 from surgery_cli.store import filesystem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, below
 from surgery_cli.tree.dtypes import item_bytes
-from surgery_cli.tree.sharding import NamedSharding
+from surgery_cli.tree.sharding import Mesh, NamedSharding
 from surgery_cli.tree.specs import LeafSpec
 
 _Sizes: TypeAlias = np.ndarray[Any, Any]
@@ -112,27 +112,38 @@ def expected_chunks(spec: LeafSpec, ratio: float) -> Chunks:
     return Chunks(shape, sizes, sizes.size, is_exact=False)
 
 
-def host_reads(leaves: Iterable[Spread], hosts: int) -> Iterator[Reads]:
-    """What each of ``hosts`` reads of each leaf; the devices of a mesh belong to the hosts in the order of the mesh.
+def host_reads(leaves: Iterable[Spread], mesh: Mesh, hosts: int) -> Iterator[Reads]:
+    """What each of ``hosts`` reads of each leaf; the devices of ``mesh`` belong to the hosts in its order.
 
-    A host reads a chunk once, whichever of its devices needs a part of it. A leaf whose mesh these hosts do not share
-    evenly is read whole by each.
+    A host reads a chunk once, whichever of its devices needs a part of it. A leaf on another mesh is read by the hosts
+    that have its devices; where these are not known, in that mesh's own order, or else whole by each.
     """
+    each = mesh.size // hosts
+    hosts_of = {device: n // each for n, device in enumerate(mesh.devices)}
     for leaf in leaves:
         sizes = leaf.chunks.sizes
         total = float(sizes.sum())
         sharding = leaf.sharding
-        if sharding is None or sharding.mesh.size % hosts or not sizes.size:
+        owners = () if sharding is None else _owners(sharding.mesh, hosts_of, hosts)
+        if sharding is None or not owners or not sizes.size:
             yield Reads(leaf, np.full(hosts, round(total)), round(total), total * hosts)
             continue
         by_host, used = np.zeros(hosts, np.int64), 0.0
         is_read = np.zeros(sizes.shape, bool)
-        for box, needed, of in _shares(sharding, hosts, leaf.shape, leaf.chunks.shape):
+        for box, needed, of in _shares(sharding, owners, leaf.shape, leaf.chunks.shape):
             inside, touched = sizes[box], needed > 0
             by_host[list(of)] = round(float(inside[touched].sum()))
             used += float((inside * needed).sum()) * len(of)
             is_read[box] |= touched
         yield Reads(leaf, by_host, round(float(sizes[is_read].sum())), used)
+
+
+def _owners(mesh: Mesh, hosts_of: Mapping[int, int], hosts: int) -> tuple[int, ...]:
+    """The host of every device of a mesh, in its order; none where that cannot be told."""
+    known = tuple(hosts_of.get(device, -1) for device in mesh.devices)
+    if -1 not in known:
+        return known
+    return () if mesh.size % hosts else tuple(n * hosts // mesh.size for n in range(mesh.size))
 
 
 _Share: TypeAlias = tuple[tuple[slice, ...], _Sizes, tuple[int, ...]]
@@ -141,14 +152,15 @@ _Share: TypeAlias = tuple[tuple[slice, ...], _Sizes, tuple[int, ...]]
 
 @lru_cache(maxsize=256)
 def _shares(
-    sharding: NamedSharding, hosts: int, shape: tuple[int, ...], chunk: tuple[int, ...]
+    sharding: NamedSharding, owners: tuple[int, ...], shape: tuple[int, ...], chunk: tuple[int, ...]
 ) -> list[_Share]:
-    """What hosts touch of a grid of chunks; hosts that need the same are one."""
-    each = sharding.mesh.size // hosts
-    parts = list(sharding.parts(len(shape)))
+    """What hosts, the ``owners`` of devices, touch of a grid of chunks; hosts that need the same are one."""
+    parts: dict[int, list[tuple[int, ...]]] = {}
+    for host, part in zip(owners, sharding.parts(len(shape)), strict=True):
+        parts.setdefault(host, []).append(part)
     wanted: dict[frozenset[tuple[int, ...]], list[int]] = {}
-    for host in range(hosts):
-        wanted.setdefault(frozenset(parts[host * each : (host + 1) * each]), []).append(host)
+    for host, own in parts.items():
+        wanted.setdefault(frozenset(own), []).append(host)
     shard = sharding.shard_shape(shape)
     covered = [
         partial(_covered, length=length, size=size, step=max(step, 1))

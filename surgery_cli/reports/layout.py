@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 
 class ReadLeaf(msgspec.Struct, kw_only=True, frozen=True):
@@ -13,6 +14,8 @@ class ReadLeaf(msgspec.Struct, kw_only=True, frozen=True):
     chunk_shape: tuple[int, ...]
     partition: str
     """Over which axes of the mesh it is split; ``None`` if every host reads all of it."""
+    mesh: str | UnsetType = UNSET
+    """Over which mesh, where that is another than most leaves have."""
     stored_bytes: int
     read_bytes: int
     """By all hosts together."""
@@ -24,6 +27,8 @@ class HostReads(msgspec.Struct, kw_only=True, frozen=True):
     """What the hosts of a mesh read to restore, in bytes of stored chunks."""
 
     mesh: str
+    elsewhere: int | UnsetType = UNSET
+    """How many leaves are spread over another mesh: who has its devices is told by their ids."""
     hosts: int
     devices_per_host: int
     chunks: int

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from msgspec import UNSET
+
 from surgery_cli import reports
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.engine.host_reads import (
@@ -25,7 +27,7 @@ from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.sharding import Mesh, NamedSharding, partition_text
-from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
 
 _MOST_NAMED: Final = 10
@@ -162,12 +164,14 @@ def chunks_of(checkpoint: Checkpoint, path: LeafPath) -> Chunks | None:
 
 def reads_document(leaves: Iterable[Spread], mesh: Mesh, hosts: int) -> reports.HostReads:
     """What ``hosts`` of a mesh read of all leaves, with those of which they read most for nothing."""
-    found = list(host_reads(leaves, hosts))
+    found = list(host_reads(leaves, mesh, hosts))
     by_host = bytes_by_host(found, hosts)
     wasteful = [one for one in found if one.again or one.unused]
     worst = sorted(wasteful, key=lambda one: (-one.unused, -one.again, one.spread.name))
+    meshes = [one.spread.sharding.mesh.text for one in found if one.spread.sharding is not None]
     return reports.HostReads(
         mesh=mesh.text,
+        elsewhere=sum(text != mesh.text for text in meshes) or UNSET,
         hosts=hosts,
         devices_per_host=mesh.size // hosts,
         chunks=sum(one.spread.chunks.number for one in found),
@@ -179,18 +183,20 @@ def reads_document(leaves: Iterable[Spread], mesh: Mesh, hosts: int) -> reports.
         unused_bytes=sum(one.unused for one in found),
         is_estimate=not all(one.spread.chunks.is_exact for one in found),
         wasteful=len(wasteful),
-        worst=[_row(one) for one in worst[:_MOST_NAMED]],
+        worst=[_row(one, mesh) for one in worst[:_MOST_NAMED]],
     )
 
 
-def _row(reads: Reads) -> reports.ReadLeaf:
+def _row(reads: Reads, mesh: Mesh) -> reports.ReadLeaf:
     spread = reads.spread
     partition = () if spread.sharding is None else spread.sharding.partition
+    own = mesh if spread.sharding is None else spread.sharding.mesh
     return reports.ReadLeaf(
         path=spread.name,
         chunks=spread.chunks.number,
         chunk_shape=spread.chunks.shape,
         partition=partition_text(partition),
+        mesh=UNSET if own.text == mesh.text else own.text,
         stored_bytes=reads.stored,
         read_bytes=reads.read,
         again_bytes=reads.again,
@@ -224,7 +230,7 @@ def _before_and_after(
     before, after = [], []
     for path, leaf in draft.leaves.items():
         home, spec = leaf.home, leaf.spec
-        if not spec.has_array or spec.kind is LeafKind.SCALAR or spec.write_shape is None:
+        if not spec.has_array or spec.write_shape is None:
             continue
         name, sharding = str(path), shardings.get(path)
         is_own = home is not None and home.source == SOURCE

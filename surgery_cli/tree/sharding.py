@@ -48,6 +48,11 @@ class Mesh(msgspec.Struct, frozen=True):
         """How many devices there are."""
         return math.prod(self.sizes)
 
+    @property
+    def devices(self) -> Sequence[int]:
+        """The ids of the devices in C order."""
+        return self.ids or range(self.size)
+
     def count(self, axes: Axes) -> int:
         """Over how many devices something is split that is split over these axes."""
         return math.prod(self.sizes[self.names.index(name)] for name in axes)

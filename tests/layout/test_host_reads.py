@@ -15,6 +15,7 @@ from jax.sharding import PartitionSpec as P
 
 from surgery_cli import surgery
 from surgery_cli.errors import PlanError
+from surgery_cli.planning import plan_from_document
 from surgery_cli.settings.reshard import Reshard
 from tests.layout.states import LAYOUTS, over, save
 from tests.layout.test_reshard import reshard
@@ -48,13 +49,31 @@ def windows_of(host: int, hosts: int) -> dict[str, list[Any]]:
     }
     found = {}
     for name, spec in specs.items():
-        places = NamedSharding(mesh, spec).devices_indices_map((64, 256))
-        ends = {
-            tuple(part.indices(n)[:2] for part, n in zip(w, (64, 256), strict=True))
-            for d, w in places.items()
-            if d in own
-        }
-        found[f"params.{name}"] = sorted(ends)
+        found[f"params.{name}"] = windows_in(NamedSharding(mesh, spec), (64, 256), own)
+    return found
+
+
+def windows_in(sharding: NamedSharding, shape: tuple[int, ...], own: set[Any]) -> list[Any]:
+    """What some devices hold of an array."""
+    ends = {
+        tuple(part.indices(n)[:2] for part, n in zip(w, shape, strict=True))
+        for d, w in sharding.devices_indices_map(shape).items()
+        if d in own
+    }
+    return sorted(ends)
+
+
+def read_by_one_host(asked: list[dict[str, Any]]) -> list[int]:
+    """The bytes that are read of each checkpoint, by a process of its own."""
+    done = subprocess.run(
+        [sys.executable, str(HERE / "one_host.py")],
+        input=json.dumps(asked),
+        text=True,
+        check=False,
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr
+    found: list[int] = json.loads(done.stdout)
     return found
 
 
@@ -84,15 +103,7 @@ def test_every_host_reads_the_bytes_that_were_foretold(
     read = []
     for host in range(hosts):
         asked = [{**one, "arrays": windows_of(host, hosts), "kept": kept} for one in checkpoints]
-        done = subprocess.run(
-            [sys.executable, str(HERE / "one_host.py")],
-            input=json.dumps(asked),
-            text=True,
-            check=False,
-            capture_output=True,
-        )
-        assert done.returncode == 0, done.stderr
-        read.append(json.loads(done.stdout))
+        read.append(read_by_one_host(asked))
     for at, one in enumerate(told):
         by_host = [counts[at] for counts in read]
         assert one is not None
@@ -101,6 +112,38 @@ def test_every_host_reads_the_bytes_that_were_foretold(
             max(by_host),
             min(by_host),
         )
+
+
+def test_leaves_on_other_meshes_are_read_by_the_hosts_of_their_devices(tmp_path: Path) -> None:
+    """Of smaller ones, of the same devices in another order, and of one that shares some of them."""
+    drawn, devices = np.random.default_rng(0), np.array(jax.devices()[:8])
+    grid = Mesh(devices.reshape(DEVICES), ("a", "b"))
+    spreads = {
+        "most": NamedSharding(grid, P("a", "b")),
+        "also": NamedSharding(grid, P(None, "a")),
+        "two": NamedSharding(Mesh(devices[:2], ("x",)), P("x")),
+        "three": NamedSharding(Mesh(devices[3:6], ("x",)), P(None, "x")),
+        "back": NamedSharding(Mesh(devices[::-1].reshape(2, 4), ("x", "y")), P("y", "x")),
+        "whole": NamedSharding(Mesh(devices[2:4], ("x",)), P()),
+    }
+    values = {name: drawn.normal(size=(64, 240)).astype(np.float32) for name in spreads}
+    tree = {name: jax.device_put(values[name], spread) for name, spread in spreads.items()}
+    for hosts in (8, 4):
+        one = {"path": str(save(tmp_path / str(hosts), tree)), "ocdbt": True, "driver": "zarr"}
+        told = surgery.inspect(one["path"], layout=Reshard(), hosts=hosts).hosts
+        assert told is not None
+        assert (told.mesh, told.elsewhere) == ("a=4,b=2", 4)
+        read = []
+        for host in range(hosts):
+            own = set(devices[host * 8 // hosts : (host + 1) * 8 // hosts])
+            windows = {name: windows_in(spread, (64, 240), own) for name, spread in spreads.items()}
+            asked = [{**one, "arrays": windows, "kept": 0 if hosts == 8 else 1 << 28}]
+            read += read_by_one_host(asked)
+        found = (told.read_bytes, told.most_bytes, told.least_bytes)
+        assert found == (sum(read), max(read), min(read))
+        named = {leaf.path: leaf.mesh for leaf in told.worst}
+        assert named.get("whole", "x=2") == "x=2"
+        assert ("whole" in named) == (hosts == 8)  # else both devices are of one host
 
 
 def test_what_is_read_for_nothing_is_named_and_ends_with_reshard(
@@ -118,6 +161,24 @@ def test_what_is_read_for_nothing_is_named_and_ends_with_reshard(
     assert new.unused_bytes == 0
     assert (new.worst[0].path, new.worst[0].partition) == ("params/replicated", "None")
     assert new.again_bytes == sum(leaf.again_bytes for leaf in new.worst)
+
+
+@pytest.mark.parametrize("ocdbt", [True, False])
+def test_the_preview_of_a_reshard_counts_what_an_inspection_counts(
+    tmp_path: Path, ocdbt: bool
+) -> None:
+    """Numbers of Python and arrays of NumPy, too, which every host reads whole."""
+    tree = {**arrays(), "number": 3, "share": 0.5, "own": np.ones((4, 6), np.float32)}
+    source = save(tmp_path / "ck", tree, ocdbt=ocdbt)
+    request = Reshard(mesh={"fsdp": 4, "tensor": 2}, spec=SPEC)
+    inspected = surgery.inspect(str(source), layout=request).hosts
+    plan = plan_from_document({"edits": [], "reshard": {"mesh": request.mesh, "spec": SPEC}})
+    previewed = surgery.plan(str(source), plan).reshard
+    assert previewed
+    assert inspected is not None
+    assert previewed.before == inspected
+    assert previewed.after is not None
+    assert previewed.after.chunks > inspected.chunks
 
 
 @pytest.mark.parametrize("hosts", [None, 1, 4])

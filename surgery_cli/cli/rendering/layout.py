@@ -54,7 +54,8 @@ def render_resharded(found: Resharded, page: Page) -> None:
 
 def _where(reads: HostReads) -> str:
     each = counted(reads.devices_per_host, "device")
-    return f"the mesh {reads.mesh}, {counted(reads.hosts, 'host')} with {each} each"
+    others = f" ({leaves_text(reads.elsewhere)} on other meshes)" if reads.elsewhere else ""
+    return f"the mesh {reads.mesh}{others}, {counted(reads.hosts, 'host')} with {each} each"
 
 
 def _sentence(reads: HostReads) -> str:
@@ -73,7 +74,7 @@ def _rows(worst: list[ReadLeaf]) -> Iterator[Row]:
         times = leaf.read_bytes / leaf.stored_bytes if leaf.stored_bytes else 0
         yield (
             Cell(leaf.path),
-            Cell(leaf.partition),
+            Cell(f"{leaf.partition} over {leaf.mesh}" if leaf.mesh else leaf.partition),
             Cell(f"{leaf.chunks:,} of {shape}" if shape else "1", right=True),
             Cell(f"{byte_text(leaf.read_bytes)} ({times:.3g} ×)", right=True),
             Cell(byte_text(leaf.unused_bytes), right=True),
