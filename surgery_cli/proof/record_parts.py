@@ -96,6 +96,7 @@ class Run(msgspec.Struct, frozen=True):
     removed: list[str] = []
     donors: dict[str, str] = {}
     plan: dict[str, Any] = {}
+    inverse: dict[str, Any] | UnsetType = UNSET
     edited_trees: list[str] | UnsetType = UNSET
 
 

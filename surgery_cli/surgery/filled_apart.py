@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from difflib import SequenceMatcher
+from typing import NamedTuple
 
+import msgspec
 from msgspec import UNSET
 
 from surgery_cli.engine.digests import digest_reading, leaf_digest
@@ -44,27 +48,29 @@ def filled_apart(
 def _edited_apart(
     survey: Survey, fills: Mapping[LeafPath, Fill], other: Checkpoint | None
 ) -> Iterator[Consequence]:
-    """Leaves that runs on record of one side have changed, of which there is nothing on record of the other."""
+    """Leaves that runs on record of one side have changed, and those of the other not, or otherwise."""
     theirs = _History(None if other is None else read_record(other, of_all=True, damage=[]))
-    lacked: dict[tuple[str, ...], list[LeafPath]] = {}
-    brought: dict[tuple[str, ...], list[LeafPath]] = {}
+    lacked: dict[_Apart, list[LeafPath]] = {}
+    brought: dict[_Apart, list[LeafPath]] = {}
     for name, leaves in survey.leaves.items():
         ours = _History(survey.records.get(name, survey.records.get("")))
         for path in (path for inner in leaves if (path := survey.path(name, inner)) in fills):
-            for one, another, found in ((ours, theirs, lacked), (theirs, ours, brought)):
-                if edits := one.edits(path, name, apart_from=another):
-                    found.setdefault(edits, []).append(path)
+            for apart, found in zip(
+                _apart(ours.of(path, name), theirs.of(path, name)), (lacked, brought), strict=True
+            ):
+                if apart.operations:
+                    found.setdefault(apart, []).append(path)
     where = "" if other is None else f"'{other.address}'"
-    for edits, paths in lacked.items() if where else ():
+    for apart, paths in lacked.items() if where else ():
         yield Consequence(
             DocsPage.RESCUE_WRITES,
-            f"{_by(edits)} of {_named(paths)} is on record of what is left, and no such run of {where}: what fills may"
+            f"{_by(apart)} of {_named(paths)} is on record of what is left, and {apart.how} of {where}: what fills may"
             " be as it was before; give it the same edits first, and fill from the result",
         )
-    for edits, paths in brought.items():
+    for apart, paths in brought.items():
         yield Consequence(
             DocsPage.RESCUE_WRITES,
-            f"{_by(edits)} of {_named(paths)} is on record of {where}, and no such run of what is left: unless that was"
+            f"{_by(apart)} of {_named(paths)} is on record of {where}, and {apart.how} of what is left: unless that was"
             " trained on from there, what fills has had what the rest has not",
         )
 
@@ -73,33 +79,76 @@ def _named(paths: Sequence[LeafPath]) -> str:
     return quoted(paths, _SHOWN, word="and")
 
 
-def _by(edits: Sequence[str]) -> str:
-    return listed([f"`{name}`" for name in edits], word="and")
+class _Had(NamedTuple):
+    """A run that a leaf has had: what it is known by, and the operations of it."""
+
+    mark: bytes
+    operations: tuple[str, ...]
+
+
+class _Apart(NamedTuple):
+    """Operations that a leaf has had on one side, the first first, and how the other side has not."""
+
+    operations: tuple[str, ...]
+    how: str
+
+
+def _by(apart: _Apart) -> str:
+    return listed([f"`{name}`" for name in apart.operations], word="and")
+
+
+def _apart(ours: Sequence[_Had], theirs: Sequence[_Had]) -> tuple[_Apart, _Apart]:
+    """What each of two sides has had and the other not, or not in this order."""
+    marks = [[had.mark for had in side] for side in (ours, theirs)]
+    steps = SequenceMatcher(None, marks[0], marks[1], autojunk=False).get_opcodes()
+    others = [step for step in steps if step[0] != "equal"]
+    left = (
+        [had for _, start, stop, _, _ in others for had in ours[start:stop]],
+        [had for _, _, _, start, stop in others for had in theirs[start:stop]],
+    )
+
+    def said(had: Sequence[_Had], there: Sequence[bytes]) -> _Apart:
+        is_there = any(one.mark in there for one in had)
+        names = dict.fromkeys(name for one in had for name in one.operations)
+        return _Apart(
+            tuple(names), "not as often, or in this order," if is_there else "no such run"
+        )
+
+    return said(left[0], marks[1]), said(left[1], marks[0])
 
 
 class _History:
-    """The runs on record of one side, the latest first, each with the leaves that it changed by their paths."""
+    """The runs on record of one side, the latest first, each with the leaves that it changed by their paths.
+
+    Without those that the next one has undone.
+    """
 
     def __init__(self, record: Record | None) -> None:
-        runs = [] if record is None else record.runs
-        self._runs = [(run, {leaf.path: leaf for leaf in run.leaves}) for run in runs]
+        runs = deque([] if record is None else record.runs)
+        self._runs: list[tuple[Run, dict[str, ChangedLeaf]]] = []
+        while runs:
+            run = runs.popleft()
+            if runs and runs[0].inverse and runs[0].inverse["edits"] == run.plan.get("edits"):
+                runs.popleft()
+            else:
+                self._runs.append((run, {leaf.path: leaf for leaf in run.leaves}))
 
-    def edits(self, path: LeafPath, item: str, *, apart_from: _History) -> tuple[str, ...]:
-        """The operations that have changed a leaf, the first first, but for those of runs that the other side had."""
-        had = [(run.plan, run.donors) for run, _ in apart_from._runs if run.plan]
+    def of(self, path: LeafPath, item: str) -> list[_Had]:
+        """The runs that have changed a leaf, the first first."""
         front = f"{LeafPath((item,))}/" if item else ""
-        now, found = _spellings(str(path), front), list[str]()
+        now, found = _spellings(str(path), front), list[_Had]()
         for run, leaves in self._runs:
             is_about = run.edited_trees is UNSET or not item or item in run.edited_trees
             leaf = next((leaves[text] for text in now if text in leaves and is_about), None)
             if leaf is None:
                 continue
-            if (run.plan, run.donors) not in had:
-                found = [*_typed(run, leaf), *found]
+            if names := _typed(run, leaf):
+                mark = msgspec.json.encode([run.plan, run.donors], order="deterministic")
+                found.append(_Had(mark, tuple(names)))
             if leaf.from_ is None:
                 break
             now = _spellings(leaf.from_, front)
-        return tuple(dict.fromkeys(found))
+        return found[::-1]
 
 
 def _spellings(path: str, front: str) -> set[str]:

@@ -8,7 +8,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli import surgery
-from surgery_cli.planning import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_from_document, plan_of
 
 RNG = np.random.default_rng(0)
 EDITS = {
@@ -93,6 +93,49 @@ def test_the_same_words_with_other_values_are_another_edit(tmp_path, kind):
         found[value] = told(surgery.rescue(str(broken), fill_from=str(also)), "no such run of")
     assert not found[1.0]
     assert any("`replace` of 'params/w' is on record of what is left" in one for one in found[2.0])
+
+
+def histories(folder, *edits):
+    """A checkpoint that has had these edits one after the other; `undo` takes back the last."""
+    now = saved(folder / "0", {"params": {"w": np.arange(16, dtype=np.float32).reshape(4, 4)}})
+    for number, name in enumerate(edits, 1):
+        new = folder / str(number)
+        if name == "undo":
+            surgery.apply(str(now), str(new), plan_from_document(surgery.inverse(str(now)).plan))
+        else:
+            edited(now, new, name, **EDITS.get(name, {}))
+        now = new
+    return now
+
+
+@pytest.mark.parametrize(
+    ("left", "there", "lacked", "brought"),
+    [
+        (["permute"], ["permute"], "", ""),
+        (["permute", "permute"], ["permute"], "permute", ""),
+        (["permute"], ["permute", "permute"], "", "permute"),
+        (["permute", "transpose"], ["transpose", "permute"], "transpose", "transpose"),
+        (["permute", "rescale"], ["rescale"], "permute", ""),
+        (["permute", "undo"], [], "", ""),
+        (["rescale", "undo"], [], "", ""),
+        (["rescale", "permute", "undo"], ["rescale"], "", ""),
+        (["permute", "undo", "permute"], ["permute"], "", ""),
+    ],
+    ids=lambda words: "-".join(words) if isinstance(words, list) else words or "none",
+)
+def test_edits_on_both_sides_are_the_same_in_number_and_order(
+    tmp_path, left, there, lacked, brought
+):
+    for side in ("left", "there"):
+        (tmp_path / side).mkdir()
+    broken, other = histories(tmp_path / "left", *left), histories(tmp_path / "there", *there)
+    shutil.rmtree(broken / "params.w")
+    report = surgery.rescue(str(broken), fill_from=str(other))
+    of_left = told(report, "is on record of what is left, and no")
+    of_other = told(report, f"is on record of '{other}', and no")
+    for notes, name in ((of_left, lacked), (of_other, brought)):
+        assert len(notes) == bool(name)
+        assert all(note.startswith(f"`{name}` of 'params/w'") for note in notes)
 
 
 def test_a_leaf_that_has_moved_has_the_values_that_it_had(tmp_path):
