@@ -32,7 +32,7 @@ from surgery_cli.surgery.rescue_report import places_said, rescue_report, saved_
 from surgery_cli.surgery.rescued_result import Rescue
 from surgery_cli.surgery.source_and_destination import path_of
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.words.lists import listed
+from surgery_cli.words.lists import listed, quoted
 from surgery_cli.words.notes import Consequence, Note
 from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import counted, leaves_text
@@ -182,18 +182,22 @@ def _incomplete(
     asked: Asked,
 ) -> CheckpointError:
     whole = sum(row.state == "whole" for row in rows)
-    is_filled = bool(asked.fill_from or asked.fill)
-    more = (
-        "what fills leaves of trees has nothing for these: `--allow-partial` leaves them out"
-        if is_filled
-        else "`--fill-from` an older step, or `--allow-partial` for what is whole"
-    )
+    known = {
+        str(survey.path(name, inner)) for name in survey.leaves for inner in survey.leaves[name]
+    }
+    apart = [row.path for row in lacking if row.path not in known]  # which no other leaf fills
+    ways = []
+    if apart:
+        ways.append(f"copy {quoted(apart, 4, word='and')} again from where it is whole")
+    if len(apart) < len(lacking) and not (asked.fill_from or asked.fill):
+        ways.append("`--fill-from` an older step" + " for the rest" * bool(apart))
+    first = f"{listed(ways, word='and')}, or " if ways else ""
     return CheckpointError(
         Problem(
             f"{whole} of {leaves_text(len(rows))} in '{survey.place.root}' are whole, and"
             f" {counted(len(lacking), 'is', 'are')} not",
             why=_why(lacking),
-            fix=f"{more}; without DST, all are listed",
+            fix=f"{first}`--allow-partial` for what is whole; without DST, all are listed",
         )
     )
 

@@ -11,7 +11,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli import surgery
-from surgery_cli.errors import PlanError
+from surgery_cli.errors import CheckpointError, PlanError
 
 MOST_OF_A_KERNEL = 2500
 """Bytes; a kernel has 3,168 of random numbers, which hardly compress, and nothing else is as large."""
@@ -111,6 +111,30 @@ def test_a_killed_save_of_several_items_is_filled_as_proposed(run, tmp_path):
         name = jax.tree_util.keystr(path, simple=True, separator="/")
         true = older if name in filled else own
         assert np.array_equal(value, dict(_named(true))[name]), name
+
+
+@pytest.mark.parametrize("lost", ["meta", "state"])
+@pytest.mark.parametrize("is_filled", [False, True], ids=["", "filled"])
+def test_an_item_that_is_gone_is_said_to_be_filled_by_nothing(saved, tmp_path, lost, is_filled):
+    """A rescue fills leaves of trees that are there; what it says instead is done here."""
+    root = shutil.copytree(saved, tmp_path / "run")
+    given = {"fill_from": str(root / "1")} if is_filled else {}
+    if lost == "meta":
+        (root / "3" / "meta" / "metadata").write_bytes(b"")
+    else:
+        shutil.copytree(root / "3" / "state", root / "3" / "more")
+        known = json.loads((root / "3" / "_CHECKPOINT_METADATA").read_text())
+        known["item_handlers"]["more"] = known["item_handlers"]["state"]
+        (root / "3" / "_CHECKPOINT_METADATA").write_text(json.dumps(known))
+        shutil.rmtree(root / "3" / "state")
+    with pytest.raises(CheckpointError) as refused:
+        surgery.rescue(str(root / "3"), str(tmp_path / "new"), **given)
+    (problem,) = refused.value.problems
+    assert problem.fix.startswith(f"copy '{lost}' again from where it is whole, or `--allow")
+    shutil.rmtree(root / "3" / lost, ignore_errors=True)
+    shutil.copytree(saved / "3" / lost, root / "3" / lost)
+    surgery.rescue(str(root / "3"), str(tmp_path / "new"), **given)
+    assert _is_same(_restored(tmp_path / "new" / "state"), _state(3))
 
 
 def _named(tree):
