@@ -2,9 +2,11 @@
 
 import json
 
+import pytest
+
 from surgery_cli import surgery as library
 from surgery_cli.store.filesystem.processes import Owner
-from tests.buckets.checkpoints import MARK, SAMPLES, uploaded
+from tests.buckets.checkpoints import MARK, SAMPLES, saved, uploaded
 
 
 def _locked(service, name, owner):
@@ -40,3 +42,21 @@ def test_steps_marks_and_locks_of_a_run_are_told_and_nothing_is_written(service)
     dead = report.places[-1]
     assert "surgery clean" in dead.todo
     assert library.doctor(f"{run}/250").counts == {"whole": 1}
+
+
+@pytest.mark.parametrize("harm", ["missing", "truncated"])
+def test_a_data_file_that_the_tree_of_a_store_lies_in_is_named_as_what_it_is(
+    service, tmp_path, surgery, harm
+):
+    """By name, and not in the words of the service."""
+    there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
+    (file,) = (name for name in service.names() if name.startswith("ck/d/"))
+    if harm == "missing":
+        service.remove(file)
+    else:
+        service.put("bkt", file, service.content(file)[:20])
+    told = f"the data file '{service.root}/{file}' is {harm}"
+    opened, seen = surgery("inspect", there), surgery("doctor", there, "--settled", "0")
+    assert (opened.code, seen.code) == (3, 1)
+    assert told in opened.err
+    assert told in seen.out

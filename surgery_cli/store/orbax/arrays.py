@@ -20,7 +20,13 @@ from surgery_cli.store.filesystem.boundary import linked
 from surgery_cli.store.filesystem.listing import unreadable
 from surgery_cli.store.orbax.btree import Extent
 from surgery_cli.store.orbax.chunk_keeper import ChunkKeeper, bytes_kept, read_for
-from surgery_cli.store.orbax.contexts import POOLS, VALUES_POOL, failure_of_service, new_context
+from surgery_cli.store.orbax.contexts import (
+    POOLS,
+    VALUES_POOL,
+    failure_of_service,
+    first_line,
+    new_context,
+)
 from surgery_cli.store.orbax.declared_sizes import check_claim
 from surgery_cli.store.orbax.stored_values import StoredValue
 from surgery_cli.store.orbax.zarr import DRIVERS, ArrayDocument
@@ -234,7 +240,7 @@ def damaged(store: ArrayStore, name: str, error: Exception) -> CheckpointError:
         return failed
     return CheckpointError(
         f"the stored array '{name}' in '{store.directory}' cannot be read",
-        why=str(error).split("\n", 1)[0][:300],
+        why=first_line(error),
         fix="its data is missing or damaged; copy the checkpoint again from where it was whole",
     )
 

@@ -19,7 +19,7 @@ from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.local_disk import check_link
 from surgery_cli.store.orbax.btree_nodes import ALL_KEYS, Keys, check_height, check_keys
-from surgery_cli.store.orbax.contexts import failure_of_service, new_context
+from surgery_cli.store.orbax.contexts import failure_of_service, first_line, new_context
 from surgery_cli.store.orbax.stored_values import truncated
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
 
@@ -90,9 +90,12 @@ class Survey:
             )
             self._walk(base, shared)
         except (ValueError, KeyError, IndexError, OSError) as error:
-            raise failure_of_service(directory, error) or CheckpointError(
+            failure = failure_of_service(directory, error)
+            if failure is None and opened is None:
+                self.check_files()  # a node's as well
+            raise failure or CheckpointError(
                 f"the store in '{directory}' cannot be read",
-                why=_first_line(error),
+                why=first_line(error),
                 fix="a file is missing, truncated or damaged; copy the checkpoint again from where it was whole",
             ) from error
 
@@ -293,7 +296,3 @@ def extent(location: str) -> Extent:
     if path.startswith("/") or ".." in path.split("/"):
         raise ValueError(f"a value is said to lie outside the store: {path!r}")
     return Extent(path, int(offset), int(length))
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).split("\n", 1)[0][:300]

@@ -39,6 +39,11 @@ def new_context() -> ts.Context:
     return ts.Context({**POOLS, "gcs_request_retries": _RETRIES, "s3_request_retries": _RETRIES})
 
 
+def first_line(error: Exception) -> str:
+    """What TensorStore says, without what it adds for its own developers."""
+    return str(error).split("\n", 1)[0][:300]
+
+
 def failure_of_service(directory: Path, error: Exception) -> ServiceFails | None:
     """The error for a store in a bucket whose service does not answer, or says no; None where it is another."""
     said = str(error).split("\n", 1)[0]
