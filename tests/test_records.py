@@ -398,6 +398,32 @@ def test_a_record_that_is_of_another_checkpoint_tells_nothing_of_this_one(
     assert is_told()
 
 
+ODD_KEYS = ["a", "[a", "*", "{x}", "n\nl", "q%2F", " ", "re:x", "é", "\\"]
+
+
+@pytest.mark.parametrize("name", ["rescale", "rename", "delete"])
+def test_a_record_is_of_its_own_result_however_keys_are_written(tmp_path, name):
+    """Also where a key holds slashes, and another path prints alike."""
+    params = {"w": np.ones(2, np.float32)}
+    for key in ODD_KEYS:
+        params |= {key: {"b": np.ones(3, np.float32)}, f"{key}/b": np.ones(3, np.float32)}
+    source = tmp_path / "ck.msgpack"
+    source.write_bytes(flax.serialization.msgpack_serialize({"params": params}))
+    fields = {
+        "rescale": {"at": "params", "by": "2"},
+        "rename": {"at": "params", "to": "weights"},
+        "delete": {"at": "params", "except": "params/w"},
+    }[name]
+    target = tmp_path / "new.msgpack"
+    surgery.apply(str(source), str(target), plan(name, **fields))
+    report = surgery.verify(str(target))
+    assert report.agrees, report.findings
+    (entry,) = surgery.log(str(target)).entries
+    assert not entry.not_here
+    assert surgery.inverse(str(target)).plan
+    surgery.seal(str(target))
+
+
 def test_what_was_set_aside_is_given_back_only_when_nothing_else_is_wrong(flat, tmp_path):
     set_aside = tmp_path / "out.surgery-old"
     shutil.copytree(flat, set_aside)

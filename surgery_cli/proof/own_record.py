@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from surgery_cli.errors import CheckpointError
 from surgery_cli.proof.on_record import lost_trees, read_record, runs_of
 from surgery_cli.proof.record_places import has_several_trees, record_path
@@ -9,6 +11,7 @@ from surgery_cli.proof.surgery_json import Record
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.tree.spelling import is_plain
 from surgery_cli.words.lists import listed, quoted
 
 _SHOWN = 3
@@ -25,9 +28,9 @@ def not_of_record(checkpoint: Checkpoint, record: Record) -> str:
     if not record.draft or is_unsaid:
         return ""
     named: dict[str, list[LeafSpec]] = {}
-    for path, spec in checkpoint.tree.items():
-        for text in {str(path), path.spelling}:  # a record spells out paths that print alike
-            named.setdefault(text, []).append(spec)
+    for path, text in checkpoint.tree.texts.items():
+        for name in _names(path, text):
+            named.setdefault(name, []).append(checkpoint.tree[path])
     # of trees that are gone it is said that they are
     lost = tuple(f"{LeafPath((name,))}/" for name in lost_trees(checkpoint))
     last = runs_of(checkpoint, record)[0]
@@ -48,6 +51,13 @@ def not_of_record(checkpoint: Checkpoint, record: Record) -> str:
     are = "was removed, and is" if len(back) == 1 else "were removed, and are"
     apart += [f"{quoted(back, _SHOWN)} {are} there"] * bool(back)
     return f"the last run on record has written other leaves: {'; '.join(apart)}" if apart else ""
+
+
+def _names(path: LeafPath, text: str) -> Iterable[str]:
+    """How records have named a leaf: as it is shown, or spelled out where others are shown alike."""
+    if is_plain(text) and text.count("/") == len(path) - 1:
+        return (text,)
+    return {text, str(path), path.spelling, path.exact_pattern}
 
 
 def check_own_record(checkpoint: Checkpoint, record: Record, instead: str = "") -> None:

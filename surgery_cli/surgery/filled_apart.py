@@ -125,30 +125,39 @@ class _History:
 
     def __init__(self, record: Record | None) -> None:
         runs = deque([] if record is None else record.runs)
-        self._runs: list[tuple[Run, dict[str, ChangedLeaf]]] = []
+        self._runs: list[tuple[Run, bytes, dict[str, ChangedLeaf]]] = []
         while runs:
             run = runs.popleft()
-            if runs and runs[0].inverse and runs[0].inverse["edits"] == run.plan.get("edits"):
+            if runs and _undoes(run, runs[0]):
                 runs.popleft()
-            else:
-                self._runs.append((run, {leaf.path: leaf for leaf in run.leaves}))
+                continue
+            mark = msgspec.json.encode([run.plan, run.donors], order="deterministic")
+            self._runs.append((run, mark, {leaf.path: leaf for leaf in run.leaves}))
 
     def of(self, path: LeafPath, item: str) -> list[_Had]:
         """The runs that have changed a leaf, the first first."""
         front = f"{LeafPath((item,))}/" if item else ""
         now, found = _spellings(str(path), front), list[_Had]()
-        for run, leaves in self._runs:
+        for run, mark, leaves in self._runs:
             is_about = run.edited_trees is UNSET or not item or item in run.edited_trees
             leaf = next((leaves[text] for text in now if text in leaves and is_about), None)
             if leaf is None:
                 continue
             if names := _typed(run, leaf):
-                mark = msgspec.json.encode([run.plan, run.donors], order="deterministic")
                 found.append(_Had(mark, tuple(names)))
             if leaf.from_ is None:
                 break
             now = _spellings(leaf.from_, front)
         return found[::-1]
+
+
+def _undoes(later: Run, run: Run) -> bool:
+    """True if a run was about the same trees as the one before it, by the plan that undoes that."""
+    undoing = (run.inverse or {}).get("edits")
+    return bool(undoing) and (undoing, run.edited_trees) == (
+        later.plan.get("edits"),
+        later.edited_trees,
+    )
 
 
 def _spellings(path: str, front: str) -> set[str]:
