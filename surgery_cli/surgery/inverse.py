@@ -19,6 +19,7 @@ from surgery_cli.proof.record_places import has_several_trees, record_path, reco
 from surgery_cli.proof.surgery_json import Record, misfit
 from surgery_cli.resolution.from_source import Ends, Side
 from surgery_cli.resolution.inverse import ORIGIN, needs_source
+from surgery_cli.salvage.opening import opened
 from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
@@ -41,7 +42,7 @@ def inverse(source: str, *, options: Options = Options()) -> reports.InversePlan
     """
     chosen = Options(step=options.step, item=options.item)  # what else is said here, `apply` is not
     with reading(path_at(source)):
-        checkpoint = open_checkpoint(source, step=chosen.step, item=chosen.item)
+        checkpoint = opened(source, step=chosen.step, item=chosen.item)
         record = last_run(checkpoint)
         origin = _origin_of(record, record_path(checkpoint))
         _check_item(source, checkpoint, record, origin)

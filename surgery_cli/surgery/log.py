@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
 from surgery_cli import reports
-from surgery_cli.errors import PlanError
+from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.planning.recorded_plans import holds_edits
 from surgery_cli.proof.on_record import read_record
 from surgery_cli.proof.own_record import not_of_record
 from surgery_cli.proof.record_places import record_path, trees_of_step
 from surgery_cli.proof.surgery_json import Record, misfit
+from surgery_cli.salvage.opening import with_rescue
 from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 
@@ -30,7 +32,10 @@ def log(argument: str, *, step: int | None = None, item: str | None = None) -> r
         CheckpointError: it cannot be read, or its record is not what was written.
     """
     with reading(path_at(argument)):
-        checkpoint = open_checkpoint(argument, step=step, item=item)
+        try:
+            checkpoint = open_checkpoint(argument, step=step, item=item)
+        except CheckpointError as error:
+            raise with_rescue(error, path_at(argument)) from None
         record = read_record(checkpoint)
         return reports.History(
             checkpoint=str(checkpoint.location.root),
@@ -102,7 +107,9 @@ def _entries(checkpoint: Checkpoint, record: Record) -> list[reports.HistoryEntr
     came = _as_they_came(pasts)
     entries = [_entry(number, past, trees) for number, past in enumerate(came, 1)]
     is_undoable = record.inverse is not UNSET and not trees & {*last_edited} - {*checkpoint.items}
-    not_here = not_of_record(checkpoint, record)
+    not_here = ""
+    with suppress(CheckpointError):  # of leaves that cannot be read the record is all that there is
+        not_here = not_of_record(checkpoint, record)
     if len(last_edited) == 1 and len(trees) > 1:
         is_undoable &= last_edited[0] in trees  # the one item is still there
     at = next(n for n, past in enumerate(came) if past is run)

@@ -13,8 +13,12 @@ from surgery_cli.inputs.buckets import BucketPath, path_at, removal
 from surgery_cli.script.user_code import Say
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.array_file import ArrayFile
+from surgery_cli.store.filesystem.bucket_locks import claim_of, lock_around
+from surgery_cli.store.filesystem.listing import destination_of, step_name
+from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.argument import refuse_step_of_run
 from surgery_cli.store.locate.location import Location, locate
+from surgery_cli.store.locate.surroundings import checkpoint_at
 from surgery_cli.store.open.as_opened import changed_while_read
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.aftermath import with_aftermath
@@ -24,6 +28,7 @@ from surgery_cli.store.write.destination import (
     being_written,
     check_address,
     check_destination,
+    claimed,
 )
 from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.staging import recover_old, set_aside_of
@@ -55,12 +60,34 @@ def check_target(
             _check_what_stands_at(target, force=force)
     except DestinationError as error:
         raise with_aftermath(_or_mixed(target, error)) from None
+    _refuse_inside_of_what_is_written(target)
     if force and filesystem.is_taken(target) and (old := set_aside_of(target)) is not None:
         raise DestinationError(
             f"'{old}' stands beside '{target}'",
             why="that is the name of what `--force` sets aside until it is done; is it still wanted?",
             fix=f"remove it, or give it another name: `mv {quote(str(old))} NAME`",
         )
+
+
+def _refuse_inside_of_what_is_written(target: Path) -> None:
+    """Refuse a place in a run, or a step, in a bucket that another run has, or has half replaced: neither would last.
+
+    Raises:
+        DestinationError: so; it says whose that is, and what finishes it.
+    """
+    around = target.parent
+    if not isinstance(around, BucketPath) or not around.key or not filesystem.is_folder(around):
+        return
+    is_run = any(step_name(name) is not None for name in filesystem.names(around))
+    if not is_run and checkpoint_at(around) is None:
+        return
+    if (lock := lock_around(around, levels=2)) is None:
+        return
+    if (mixture := half_replaced(destination_of(lock))) is not None:
+        raise DestinationError(mixture)
+    with suppress(FileNotFoundError):
+        if claim_of(lock).state is not State.DEAD:
+            raise claimed(lock)
 
 
 def _or_mixed(target: Path, error: DestinationError) -> DestinationError:

@@ -132,7 +132,17 @@ def test_of_a_root_nothing_inside_is_read_however_it_is_named(
         assert seen.code == 1
         assert f"'{new}' is half replaced" in seen.out, seen.out
         assert f"`surgery clean {new}{stale}` puts the new one in its place" in seen.out, seen.out
-    assert not any(name.startswith("other") for name in service.names())
+    before = service.names()
+    for place in (f"{step}/extra", f"{new}/300"):
+        refused = surgery("rescale", f"{source}/250/default", place, "params/Dense_1", "--by", "2")
+        assert refused.code == 2, (place, refused.err)
+        assert f"'{new}' is half replaced" in refused.err
+    for words in (("log", step), ("plan", step, "--inverse")):
+        refused = surgery(*words)
+        assert refused.code == 3
+        assert f"'{new}' is half replaced" in refused.err
+    assert service.names() == before
+    assert not any(name.startswith("other") for name in before)
     assert surgery("clean", new, *["--stale"] * is_elsewhere).code == 0
     assert surgery("rescue", step).code == 0
     assert surgery("verify", f"{step}/default").code == 0

@@ -178,3 +178,10 @@ def test_a_record_that_was_changed_is_refused(surgery, chain):
     ended = surgery("log", chain[-1])
     assert ended.code == 3
     assert "is not what was written" in ended.err
+
+
+@pytest.mark.parametrize("file", ["_METADATA", "manifest.ocdbt"])
+def test_runs_are_told_though_the_leaves_cannot_be_read(surgery, chain, file):
+    before = entries(surgery, chain[-1])
+    (chain[-1] / file).write_bytes(b"")
+    assert entries(surgery, chain[-1]) == before
