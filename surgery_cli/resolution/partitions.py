@@ -208,25 +208,20 @@ def unsaid(
     ]
 
 
-def impossible(draft: Draft, name: str, there: Mapping[LeafPath, LeafSpec]) -> list[Consequence]:
-    """A note of arrays that get the chunks of another checkpoint, and cannot have the sharding that stands there."""
-    left = [
-        path
-        for path, leaf in draft.leaves.items()
-        if leaf.spec.has_array
-        and not is_recorded(leaf.spec)
-        and (other := there.get(path)) is not None
-        and other.sharding
-    ]
-    if not left:
-        return []
-    said = (
-        f"{quoted(map(str, left), 4)} {'is' if len(left) == 1 else 'are'} stored as arrays of NumPy"
-    )
-    return [
-        Consequence(
+def unlike(draft: Draft, name: str, there: Mapping[LeafPath, LeafSpec]) -> Iterator[Consequence]:
+    """Notes of arrays that get the chunks of another checkpoint, and not the sharding: one of both has none."""
+    specs = {path: leaf.spec for path, leaf in draft.leaves.items() if path in there}
+    lacking = [p for p, s in specs.items() if s.kind is LeafKind.NUMPY and there[p].sharding]
+    keeping = [p for p, s in specs.items() if s.sharding and not there[p].sharding]
+    if lacking:
+        are = "is" if len(lacking) == 1 else "are"
+        yield Consequence(
             DocsPage.RESHARD,
-            f"{said}: laid out in the chunks of '{name}', without its sharding; the target of your restore says how"
-            " they are split",
+            f"{quoted(map(str, lacking), 4)} {are} stored as arrays of NumPy: laid out in the chunks of '{name}',"
+            " without its sharding; the target of your restore says how they are split",
         )
-    ]
+    if keeping:
+        yield Consequence(
+            DocsPage.RESHARD,
+            f"'{name}' says no sharding of {quoted(map(str, keeping), 4)}: they keep the one that they have",
+        )

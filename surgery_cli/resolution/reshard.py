@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -15,11 +16,11 @@ from surgery_cli.draft.recipe import Draft, Edited, Output
 from surgery_cli.errors import Gathering, PlanError, Problem, raise_all
 from surgery_cli.resolution.chunk_shapes import SMALLEST_BYTES, divides, even_parts, tiny_chunks
 from surgery_cli.resolution.partitions import (
-    impossible,
     is_recorded,
     is_spread,
     refuse_unfit,
     stated_shardings,
+    unlike,
     unsaid,
 )
 from surgery_cli.resolution.reshard_request import check_request
@@ -84,7 +85,7 @@ def resharded(
     if request.like_init is not None:
         said += unsaid(draft, request.like_init, shardings(request.like_init))
     elif request.like is not None:
-        said += impossible(draft, request.like, open_tree(request.like))
+        said += unlike(draft, request.like, open_tree(request.like))
     return draft.with_leaves(changed).noting(*said)
 
 
@@ -123,13 +124,15 @@ def _fits(sharding: NamedSharding, spec: LeafSpec) -> bool:
 
 
 def _with_ids(mesh: Mesh, source: TreeSpec) -> Mesh:
-    """The mesh over the devices of the source, where there are as many; on several hosts their ids have gaps."""
-    texts = dict.fromkeys(spec.sharding for spec in source.values() if spec.sharding)
-    for text in texts:
-        known = NamedSharding.of_text(text)
-        if known is not None and known.mesh.size == mesh.size and known.mesh.ids:
-            return msgspec.structs.replace(mesh, ids=known.mesh.ids)
-    return mesh
+    """The mesh over the devices of most leaves, where there are as many; on several hosts their ids have gaps."""
+    texts = Counter(spec.sharding for spec in source.values() if spec.sharding)
+    meshes = Counter[Mesh]()
+    for text, leaves in texts.items():
+        if (known := NamedSharding.of_text(text)) is not None:
+            meshes[known.mesh] += leaves
+    most = meshes.most_common(1)[0][0] if meshes else mesh
+    is_as_large = most.size == mesh.size and most.ids
+    return msgspec.structs.replace(mesh, ids=most.ids) if is_as_large else mesh
 
 
 def _of_script(

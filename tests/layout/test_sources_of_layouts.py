@@ -109,6 +109,33 @@ def test_leaves_of_every_kind_get_what_they_can_have(tmp_path: Path, way: str, o
     assert values(found) == values(kinds)
 
 
+def test_arrays_of_which_the_other_checkpoint_says_no_sharding_are_named(tmp_path: Path) -> None:
+    """They keep their own, of another mesh perhaps; numbers of Python never have one."""
+    eight, four = jax.make_mesh((8,), ("x",)), jax.make_mesh((4,), ("x",))
+    ones = {name: jax.numpy.ones((64, 96)) for name in ("a", "b")}
+    source = save(tmp_path / "source", over(eight, ones, P("x")) | {"step": 3})
+    there = over(four, ones, P("x")) | {"b": np.ones((64, 96), np.float32), "step": 3}
+    model = save(tmp_path / "model", there)
+    report = reshard(source, tmp_path / "target", like=str(model))
+    (said,) = (str(note) for note in report.consequences if str(model) in str(note))
+    assert said.startswith(f"'{model}' says no sharding of 'b': they keep the one that they have")
+    found = restored(tmp_path / "target")
+    assert {name: found[name].sharding.mesh.size for name in "ab"} == {"a": 4, "b": 8}
+
+
+def test_device_ids_are_those_of_the_mesh_that_most_leaves_have(tmp_path: Path) -> None:
+    devices = np.array(jax.devices()[:8])
+    most = jax.sharding.Mesh(devices[:4], ("x",))
+    few = jax.sharding.Mesh(devices[4:8], ("x",))
+    tree = over(most, {"a": jax.numpy.ones((64, 96)), "b": jax.numpy.ones((64, 96))}, P("x"))
+    first = {"0": over(few, {"w": jax.numpy.ones((64, 96))}, P("x"))["w"]}
+    source = save(tmp_path / "source", first | tree)
+    reshard(source, tmp_path / "target", mesh={"y": 4}, spec={"**": "y"})
+    found = restored(tmp_path / "target")
+    ids = {tuple(d.id for d in leaf.sharding.mesh.devices.flat) for leaf in found.values()}
+    assert ids == {tuple(device.id for device in devices[:4])}
+
+
 def test_a_scripts_state_says_shardings_for_more_devices_than_there_are(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
