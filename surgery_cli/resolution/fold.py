@@ -109,7 +109,8 @@ def refuse_other_donors(
     raise_all(
         Problem(
             f"'{name}' is not what the plan was made for",
-            why=f"it has changed since, and {taken} would be taken: {wanted[name]} then, {fingerprint} now",
+            why=f"it has changed since, or was written anew, and {taken} may be taken: {wanted[name]} then,"
+            f" {fingerprint} now",
             fix="put it back as it was; or take it out of the plan's `fingerprints` (of a record: put its `plan` into"
             " a file of its own, and run that)",
             field="fingerprints",

@@ -204,9 +204,11 @@ def _counted_apart(
     told = {clock for clock, *_ in apart}
     filled = [clock for clock in found.clocks if clock in fills and clock not in told]
     saved = [clock for clock in found.clocks if clock in tree and clock not in fills]
-    is_alike = dict(_counts_alike(survey, other, told.union(saved if filled else ())))
+    is_lost = bool(filled) or any(clock in fills for clock in told)
+    is_alike = dict(_counts_alike(survey, other, told.union(saved if is_lost else ())))
+    is_same_step = bool(is_alike) and all(is_alike.values())  # by the counts that are left
     for (clock, of_clock, of_slots), slots in apart.items():
-        if is_alike.get(clock):
+        if is_alike.get(clock) or (clock in fills and is_same_step):
             continue
         yield Consequence(
             DocsPage.RESCUE_WRITES,
@@ -224,8 +226,8 @@ def _counted_apart(
         yield Consequence(
             DocsPage.RESCUE_WRITES,
             worded(
-                "{} {}, where {} {} at another count than here: what goes by both, a schedule or the script, is then"
-                " at two steps; `surgery set` gives a counter another value",
+                "{} {}, where {} {} at another count than here: what goes by both, a schedule or the script, may"
+                " then be at two steps; `surgery set` gives a counter another value",
                 _named(filled),
                 f"{'is' if len(filled) == 1 else 'are'} {_origin(filled[0], fills)}",
                 _named(left),

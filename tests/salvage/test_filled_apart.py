@@ -205,6 +205,15 @@ def test_a_count_of_another_state_than_its_slots_is_told(tmp_path):
     assert not told(surgery.rescue(str(broken), fill_from=str(older)), "go by its count")
 
 
+def test_a_lost_count_is_of_the_same_step_where_those_that_are_left_agree(tmp_path):
+    tree = state(optax.adamw(optax.linear_schedule(1.0, 0.0, 9)), 7) | {"step": np.int32(7)}
+    whole, broken = saved(tmp_path / "a", tree), saved(tmp_path / "b", tree)
+    shutil.rmtree(broken / "opt_state.0.count")
+    report = surgery.rescue(str(broken), fill_from=str(whole))
+    assert not told(report, "go by its count")
+    assert not told(report, "at another count")
+
+
 @pytest.mark.parametrize(
     ("tx", "lost", "left"),
     [
