@@ -140,6 +140,16 @@ def _tree(broken):
     return broken / "state" if (broken / "state").exists() else broken
 
 
+def test_a_step_may_be_named_by_its_number(run):
+    """As everywhere, whether it opens or not."""
+    shutil.rmtree(run / "4" / "default" / "d")
+    for number in (3, 4):
+        named, plain = (states(text) for text in (f"{run}@{number}", run / str(number)))
+        assert named == plain
+    with pytest.raises(MissingError):
+        surgery.doctor(f"{run}@77")
+
+
 def test_leftovers_are_told_by_whose_they_are_and_none_is_removed(run, tmp_path):
     (run / "6").rename(run / "6.orbax-checkpoint-tmp-1795167049873362")
     (run / "5").rename(run / "5.surgery-old")

@@ -73,7 +73,7 @@ def find_broken(path: Path) -> BrokenPlace:
         CheckpointError: nothing is left of a tree, or it is of two; or a living run is making what is missing.
     """
     if not filesystem.is_taken(path):
-        if (step := _step_of(path)) is not None:
+        if (step := step_named(path)) is not None:
             return find_broken(step)
         raise missing(filesystem.absolute(path))
     if filesystem.is_file(path) and format_of_broken(path) is not None:
@@ -126,7 +126,7 @@ def _several(path: Path, places: list[Path]) -> PlanError:
     )
 
 
-def _step_of(path: Path) -> Path | None:
+def step_named(path: Path) -> Path | None:
     """The step that `ROOT@N` names, finished or not; a save beside one of that number is another.
 
     Raises:

@@ -20,6 +20,7 @@ from surgery_cli.examination.states import Condition, State
 from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.salvage.glance import could_fill
+from surgery_cli.salvage.place import step_named
 from surgery_cli.script.user_code import Say
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store import filesystem
@@ -59,7 +60,10 @@ def doctor(
     path = path_at(address(root, refusal=CheckpointError))
     filesystem.forget(path)
     if not filesystem.exists(path):
-        raise missing(filesystem.absolute(path))
+        step = step_named(path)
+        if step is None:
+            raise missing(filesystem.absolute(path))
+        path = step
     real = filesystem.real(path)
     found = examine(real, settled_seconds)
     rows = [_row(one, real) for one in found]
