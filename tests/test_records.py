@@ -381,8 +381,13 @@ def test_a_record_that_is_of_another_checkpoint_tells_nothing_of_this_one(
         with pytest.raises(CheckpointError, match="does not tell of what stands here") as refused:
             surgery.inverse(other)
         assert told in refused.value.problems[0].why
-        preview = surgery.plan(other, plan("rescale", at="params/w", by="2"))
-        return any(told in str(note) for note in preview.consequences)
+        (seen,) = surgery.doctor(other, settled_seconds=0).places
+        notes = [
+            surgery.plan(other, plan("rescale", at="params/w", by="2")).consequences,
+            surgery.rescue(other).notes,
+            seen.why,
+        ]
+        return all(any(told in str(note) for note in each) for each in notes)
 
     assert is_told()
     findings = surgery.verify(other).findings

@@ -36,7 +36,7 @@ from surgery_cli.surgery.planned_memory import decoding_notes
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.put_into import put_into_notes
 from surgery_cli.surgery.rearranged_kernels import rearranged_kernels
-from surgery_cli.surgery.record_notes import record_notes
+from surgery_cli.surgery.record_notes import foreign_record_notes, lost_item_notes
 from surgery_cli.surgery.repeated_draws import repeated_draws
 from surgery_cli.surgery.repeated_loras import repeated_loras, unmerged_notes
 from surgery_cli.surgery.replaced import replaced_notes
@@ -106,7 +106,8 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
     checkpoint, draft, plans = prepared.checkpoint, prepared.draft, prepared.plans
     notes: list[Note] = [
         *opened_notes(checkpoint),
-        *record_notes(checkpoint),
+        *lost_item_notes(checkpoint),
+        *foreign_record_notes(checkpoint),
         *_notes_beside_leaves(prepared, destination),
         *(look.note for look in prepared.looked if look.note is not None),
         *draft.notes,

@@ -1,4 +1,4 @@
-"""What a preview says of a source's own record, where that does not tell of what stands there."""
+"""What is said of a source's own record, where that does not tell of what stands there."""
 
 from __future__ import annotations
 
@@ -10,20 +10,24 @@ from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
 
 
-def record_notes(checkpoint: Checkpoint) -> list[Consequence]:
-    """Notes of items that are on record and not there, which nobody misses in the result, and of another's record.
+def lost_item_notes(checkpoint: Checkpoint) -> list[Consequence]:
+    """A note for every item that is on record of the step, and not there: nobody misses it in the result."""
+    said = "the item '{}' is on record of '{}', and not there: the result is without it"
+    return [
+        Consequence(DocsPage.CHECKED_BY_VERIFY, said.format(name, checkpoint.address))
+        for name in lost_trees(checkpoint)
+    ]
+
+
+def foreign_record_notes(checkpoint: Checkpoint) -> list[Consequence]:
+    """A note of a record that is another's, and goes into the history of a result all the same.
 
     Raises:
         CheckpointError: the record is damaged.
     """
-    said = [
-        f"the item '{name}' is on record of '{checkpoint.address}', and not there: the result is without it"
-        for name in lost_trees(checkpoint)
-    ]
     record = read_record(checkpoint)
-    if record is not None and (why := not_of_record(checkpoint, record)):
-        place = record_path(checkpoint)
-        said.append(
-            f"'{place}' does not tell of what stands here, and goes into the history of the result: {why}"
-        )
-    return [Consequence(DocsPage.CHECKED_BY_VERIFY, one) for one in said]
+    if record is None or not (why := not_of_record(checkpoint, record)):
+        return []
+    place = record_path(checkpoint)
+    said = f"'{place}' does not tell of what stands here, and goes into the history of the result: {why}"
+    return [Consequence(DocsPage.CHECKED_BY_VERIFY, said)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -10,7 +11,7 @@ import msgspec
 
 from surgery_cli import reports
 from surgery_cli.engine.progress import Listener
-from surgery_cli.errors import CheckpointError, DestinationError, Problem
+from surgery_cli.errors import CheckpointError, DestinationError, Problem, SurgeryError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.proof.record_places import check_item_names
 from surgery_cli.salvage.filling import Fill, FillBy
@@ -23,10 +24,11 @@ from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.being_written import claim_around
-from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.write.aftermath import begin_anew, remaining_notes
 from surgery_cli.store.write.destination import check_address, check_destination
 from surgery_cli.surgery.filled_apart import filled_apart
+from surgery_cli.surgery.record_notes import foreign_record_notes
 from surgery_cli.surgery.rescue_fills import Asked, surveyed
 from surgery_cli.surgery.rescue_report import places_said, rescue_report, saved_rows
 from surgery_cli.surgery.rescued_result import Rescue
@@ -77,7 +79,7 @@ def rescue(
     survey, fills, other = surveyed(place, asked, memory_bytes, listener, say)
     rows = saved_rows(survey, fills)
     report = rescue_report(survey, rows, like, other)
-    notes = [*doubts, *report.notes, *filled_apart(survey, fills, other)]
+    notes = [*doubts, *report.notes, *filled_apart(survey, fills, other), *_of_record(survey)]
     report = msgspec.structs.replace(report, notes=notes)
     if target is None:
         return report
@@ -113,6 +115,17 @@ def _place(path: Path) -> tuple[BrokenPlace, list[Note]]:
     else:
         said = f"{claim.what}, or was: {claim.why}; what it had not written by now counts as lost"
     return place, [Consequence(DocsPage.RESCUE_LOOK, said)]
+
+
+def _of_record(survey: Survey) -> list[Note]:
+    """A note of a record that is another checkpoint's, whose digests are those of other values then."""
+    if not any(survey.records.values()):
+        return []
+    with suppress(OSError, SurgeryError):  # what does not open is what a rescue is for
+        checkpoint = open_checkpoint(str(survey.place.root))
+        if not checkpoint.inferred_items:  # else what is lost is no leaf of it
+            return [*foreign_record_notes(checkpoint)]
+    return []
 
 
 def _gaps(survey: Survey, kept: Mapping[str, list[KeptLeaf]]) -> list[LeafPath]:
