@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from surgery_cli.errors import DestinationError
+from surgery_cli.errors import CheckpointError, DestinationError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.optimizer.detect.survey import survey
+from surgery_cli.salvage.opening import with_rescue
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import Listing, StepName, reading, step_name
@@ -46,8 +47,11 @@ def into_run(source: str, destination: str, options: Options) -> Asked:
     if options.as_step is None or step_name(str(options.as_step)) is None or not destination:
         return asked
     target = path_at(destination)
-    with reading(path_at(source)):
-        location = locate(source, step=options.step, item=options.item)
+    try:
+        with reading(path_at(source)):
+            location = locate(source, step=options.step, item=options.item)
+    except CheckpointError as error:
+        raise with_rescue(error, path_at(source)) from None
     step = _step_of(location)
     if step is None or filesystem.real(target) != step.parent:  # however the run is named
         _refuse_another_run(target, source, may_stand=options.force or options.resume)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 
-from surgery_cli.errors import CheckpointError, DestinationError, RemovedError, SurgeryError
+from surgery_cli.errors import (
+    BeingWrittenError,
+    CheckpointError,
+    DestinationError,
+    LeftBehindError,
+    Problem,
+    RemovedError,
+    SurgeryError,
+)
 from surgery_cli.inputs.addresses import destination_address
 from surgery_cli.inputs.buckets import BucketPath, path_at, removal
 from surgery_cli.script.user_code import Say
@@ -17,6 +25,7 @@ from surgery_cli.store.filesystem.bucket_locks import claim_of, lock_around
 from surgery_cli.store.filesystem.listing import destination_of, step_name
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.argument import refuse_step_of_run
+from surgery_cli.store.locate.being_written import is_marked
 from surgery_cli.store.locate.location import Location, locate
 from surgery_cli.store.locate.surroundings import checkpoint_at
 from surgery_cli.store.open.as_opened import changed_while_read
@@ -53,6 +62,7 @@ def check_target(
     if prepared.output is None and prepared.checkpoint.location.shape != "file":
         check_address(target)
     filesystem.look_ahead(target, around=True)
+    _refuse_inside_of_what_is_written(target)
     try:
         for source, other_place in _read_for(target, prepared):
             check_destination(target, source, other_place)
@@ -60,7 +70,6 @@ def check_target(
             _check_what_stands_at(target, force=force)
     except DestinationError as error:
         raise with_aftermath(_or_mixed(target, error)) from None
-    _refuse_inside_of_what_is_written(target)
     if force and filesystem.is_taken(target) and (old := set_aside_of(target)) is not None:
         raise DestinationError(
             f"'{old}' stands beside '{target}'",
@@ -70,23 +79,27 @@ def check_target(
 
 
 def _refuse_inside_of_what_is_written(target: Path) -> None:
-    """Refuse a place in a run, or a step, in a bucket that another run has, or has half replaced: neither would last.
+    """Refuse a place in a run, or a step, in a bucket that another run has, or has left: it would not last.
+
+    What a dead run was to replace, and has not begun to, may get something all the same: its marks are there.
 
     Raises:
-        DestinationError: so; it says whose that is, and what finishes it.
+        DestinationError: so; it says whose that is, and what finishes or removes it.
     """
     around = target.parent
     if not isinstance(around, BucketPath) or not around.key or not filesystem.is_folder(around):
         return
-    is_run = any(step_name(name) is not None for name in filesystem.names(around))
-    if not is_run and checkpoint_at(around) is None:
+    steps = [around / name for name in filesystem.names(around) if step_name(name) is not None]
+    is_inside = bool(steps) or step_name(around.name) is not None
+    if not is_inside and checkpoint_at(around) is None:
         return
     if (lock := lock_around(around, levels=2)) is None:
         return
     if (mixture := half_replaced(destination_of(lock))) is not None:
         raise DestinationError(mixture)
     with suppress(FileNotFoundError):
-        if claim_of(lock).state is not State.DEAD:
+        is_over = claim_of(lock).state is State.DEAD
+        if not is_over or not is_marked(around, *steps):
             raise claimed(lock)
 
 
@@ -152,10 +165,18 @@ def _kept_by_force(target: Path) -> str:
         return ""
     try:
         locate(str(target.absolute()))
+    except (BeingWrittenError, LeftBehindError) as error:  # it, or an item in it
+        raise DestinationError.of(_written(error)) from None
     except SurgeryError as error:
         problem = error.problems[0]
         return problem.what + (f"; {problem.why}" if problem.why else "")
     return ""
+
+
+def _written(error: CheckpointError) -> Sequence[Problem]:
+    """What is said of a run that is writing something, or was; of what is half replaced, where the whole one is."""
+    mixture = half_replaced(path_at(error.problems[0].path)) if error.problems[0].path else None
+    return error.problems if mixture is None else [mixture]
 
 
 def _is_checkpoint(path: Path) -> bool:

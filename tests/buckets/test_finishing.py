@@ -84,7 +84,14 @@ def test_however_it_is_named_it_is_said_that_clean_puts_the_new_one_there(
             assert f"'{new}' is half replaced" in refused.err, (words, refused.err)
             stale = " --stale" * is_elsewhere
             assert f"`surgery clean {new}{stale}` puts the new one in its place" in refused.err
-    for place in dict.fromkeys([new, run, f"{run}/{built.split('/')[1]}"]):
+    step = built.split("/")[1]
+    over = surgery(*edit(source, f"{run}/{step}", "--force"))
+    beside = surgery(*edit(f"{run}@{step}", run, "--as-step", "77"))
+    assert (over.code, beside.code) == (2, 3)
+    for refused in (over, beside):
+        assert f"'{new}' is half replaced" in refused.err, refused.err
+        assert f"`surgery clean {new}{stale}` puts the new one in its place" in refused.err
+    for place in dict.fromkeys([new, run, f"{run}/{step}"]):
         seen = surgery("doctor", place, "--settled", "0")
         assert seen.code == 1
         assert f"`surgery clean {new}{stale}` puts the new one in its place" in seen.out, seen.out
