@@ -23,9 +23,8 @@ from surgery_cli.examination.rescue_advice import NOTHING_WHOLE, beside, with_re
 from surgery_cli.examination.states import Condition, State
 from surgery_cli.proof.damaged_text import json_object
 from surgery_cli.proof.metadata_files import handlers_of, metadata_faults, restore_notes
-from surgery_cli.proof.on_record import lost_trees, read_record
-from surgery_cli.proof.own_record import not_of_record
-from surgery_cli.proof.record_places import record_path
+from surgery_cli.proof.on_record import lost_trees
+from surgery_cli.proof.own_record import foreign_record
 from surgery_cli.proof.sealed_files import seen_since_sealed
 from surgery_cli.proof.step_metadata_file import lacks_step_metadata
 from surgery_cli.store import filesystem
@@ -164,7 +163,9 @@ def _opened(place: Place, seen: Footprint) -> Condition:
     elif not why and dead > max(seen.bytes / 4, WORTHWHILE_DEAD_BYTES):
         todo = f"`surgery compact {quote(str(place.path))} NEW` leaves out what is dead in it"
     state = State.DAMAGED if why else State.WHOLE
-    why += [*restore_notes(checkpoint), *_foreign_record(checkpoint)]
+    why += restore_notes(checkpoint)
+    with suppress(CheckpointError):  # another's record makes nothing of this checkpoint less whole
+        why += filter(None, [foreign_record(checkpoint)])
     return Condition(
         place=place,
         state=state,
@@ -176,15 +177,6 @@ def _opened(place: Place, seen: Footprint) -> Condition:
         why=why,
         todo=todo,
     )
-
-
-def _foreign_record(checkpoint: Checkpoint) -> list[str]:
-    """That the record is another checkpoint's, which makes nothing of this one less whole."""
-    with suppress(CheckpointError):  # a damaged one is said above
-        record = read_record(checkpoint)
-        if record is not None and (why := not_of_record(checkpoint, record)):
-            return [f"`{record_path(checkpoint).name}` does not tell of what stands here: {why}"]
-    return []
 
 
 def _todo_beside(checkpoint: Checkpoint, files: Sequence[str]) -> str:

@@ -60,6 +60,17 @@ def _names(path: LeafPath, text: str) -> Iterable[str]:
     return {text, str(path), path.spelling, path.exact_pattern}
 
 
+def foreign_record(checkpoint: Checkpoint) -> str:
+    """The record on the spot, and what shows that it is another checkpoint's; empty where nothing does.
+
+    Raises:
+        CheckpointError: the record is damaged.
+    """
+    record = read_record(checkpoint)
+    why = "" if record is None else not_of_record(checkpoint, record)
+    return f"'{record_path(checkpoint)}' does not tell of what stands here: {why}" if why else ""
+
+
 def check_own_record(checkpoint: Checkpoint, record: Record, instead: str = "") -> None:
     """See that the last run on record may have written the checkpoint; ``instead`` is what else can be done.
 

@@ -30,7 +30,7 @@ def is_spread(spec: LeafSpec) -> bool:
     return spec.kind is LeafKind.ARRAY
 
 
-def is_recorded(spec: LeafSpec) -> bool:
+def records_sharding(spec: LeafSpec) -> bool:
     """True for leaves whose sharding Orbax records: those of JAX, and none of NumPy's."""
     return spec.kind in (LeafKind.ARRAY, LeafKind.KEY)
 
@@ -208,7 +208,9 @@ def unsaid(
     ]
 
 
-def unlike(draft: Draft, name: str, there: Mapping[LeafPath, LeafSpec]) -> Iterator[Consequence]:
+def one_sided_shardings(
+    draft: Draft, name: str, there: Mapping[LeafPath, LeafSpec]
+) -> Iterator[Consequence]:
     """Notes of arrays that get the chunks of another checkpoint, and not the sharding: one of both has none."""
     specs = {path: leaf.spec for path, leaf in draft.leaves.items() if path in there}
     lacking = [p for p, s in specs.items() if s.kind is LeafKind.NUMPY and there[p].sharding]

@@ -16,11 +16,11 @@ from surgery_cli.draft.recipe import Draft, Edited, Output
 from surgery_cli.errors import Gathering, PlanError, Problem, raise_all
 from surgery_cli.resolution.chunk_shapes import SMALLEST_BYTES, divides, even_parts, tiny_chunks
 from surgery_cli.resolution.partitions import (
-    is_recorded,
     is_spread,
+    one_sided_shardings,
+    records_sharding,
     refuse_unfit,
     stated_shardings,
-    unlike,
     unsaid,
 )
 from surgery_cli.resolution.reshard_request import check_request
@@ -61,6 +61,7 @@ def resharded(
     gathering = Gathering()
     mesh = limit = None
     goals: dict[LeafPath, Goal] = {}
+    other = TreeSpec({})
     with gathering.catching():
         check_request(request)
     is_one_thing = not gathering.problems
@@ -71,7 +72,8 @@ def resharded(
             mesh = _with_ids(Mesh.of(request.mesh_axes), draft.source_tree)
     with gathering.catching():
         if is_one_thing and request.like is not None:
-            goals = _goals_like(draft, request.like, open_tree(request.like))
+            other = open_tree(request.like)
+            goals = _goals_like(draft, request.like, other)
         elif is_one_thing:
             goals = _goals_of_mesh(draft, request, mesh, shardings)
     gathering.raise_if_any()
@@ -85,7 +87,7 @@ def resharded(
     if request.like_init is not None:
         said += unsaid(draft, request.like_init, shardings(request.like_init))
     elif request.like is not None:
-        said += unlike(draft, request.like, open_tree(request.like))
+        said += one_sided_shardings(draft, request.like, other)
     return draft.with_leaves(changed).noting(*said)
 
 
@@ -168,7 +170,7 @@ def _goals_like(draft: Draft, name: str, tree: TreeSpec) -> dict[LeafPath, Goal]
         PlanError: a leaf is not there, or has another shape.
     """
     specs = {path: leaf.spec for path, leaf in draft.leaves.items()}
-    arrays = {p: s for p, s in specs.items() if is_recorded(s) or s.kind is LeafKind.NUMPY}
+    arrays = {p: s for p, s in specs.items() if records_sharding(s) or s.kind is LeafKind.NUMPY}
     models = {path: path for path in arrays}
     for path, spec in arrays.items():
         slot = draft.slots.get(path)
@@ -191,7 +193,7 @@ def _goals_like(draft: Draft, name: str, tree: TreeSpec) -> dict[LeafPath, Goal]
     goals = {}
     for path, spec in arrays.items():
         other = tree[models[path]]
-        sharding = other.sharding if is_recorded(spec) else None
+        sharding = other.sharding if records_sharding(spec) else None
         goals[path] = Goal(sharding, other.chunk_shape, is_exact=True)
     return goals
 

@@ -30,7 +30,7 @@ from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
 
 _SHOWN = 4
-_LITTLE = 1 << 20
+_READ_BYTES = 1 << 20
 
 
 def filled_apart(
@@ -79,7 +79,7 @@ def _named(paths: Sequence[LeafPath]) -> str:
     return quoted(paths, _SHOWN, word="and")
 
 
-class _Had(NamedTuple):
+class _PastRun(NamedTuple):
     """A run that a leaf has had: what it is known by, and the operations of it."""
 
     mark: bytes
@@ -97,7 +97,7 @@ def _by(apart: _Apart) -> str:
     return listed([f"`{name}`" for name in apart.operations], word="and")
 
 
-def _apart(ours: Sequence[_Had], theirs: Sequence[_Had]) -> tuple[_Apart, _Apart]:
+def _apart(ours: Sequence[_PastRun], theirs: Sequence[_PastRun]) -> tuple[_Apart, _Apart]:
     """What each of two sides has had and the other not, or not in this order."""
     marks = [[had.mark for had in side] for side in (ours, theirs)]
     steps = SequenceMatcher(None, marks[0], marks[1], autojunk=False).get_opcodes()
@@ -107,7 +107,7 @@ def _apart(ours: Sequence[_Had], theirs: Sequence[_Had]) -> tuple[_Apart, _Apart
         [had for _, _, _, start, stop in others for had in theirs[start:stop]],
     )
 
-    def said(had: Sequence[_Had], there: Sequence[bytes]) -> _Apart:
+    def said(had: Sequence[_PastRun], there: Sequence[bytes]) -> _Apart:
         is_there = any(one.mark in there for one in had)
         names = dict.fromkeys(name for one in had for name in one.operations)
         return _Apart(
@@ -134,17 +134,17 @@ class _History:
             mark = msgspec.json.encode([run.plan, run.donors], order="deterministic")
             self._runs.append((run, mark, {leaf.path: leaf for leaf in run.leaves}))
 
-    def of(self, path: LeafPath, item: str) -> list[_Had]:
+    def of(self, path: LeafPath, item: str) -> list[_PastRun]:
         """The runs that have changed a leaf, the first first."""
         front = f"{LeafPath((item,))}/" if item else ""
-        now, found = _spellings(str(path), front), list[_Had]()
+        now, found = _spellings(str(path), front), list[_PastRun]()
         for run, mark, leaves in self._runs:
             is_about = run.edited_trees is UNSET or not item or item in run.edited_trees
             leaf = next((leaves[text] for text in now if text in leaves and is_about), None)
             if leaf is None:
                 continue
             if names := _typed(run, leaf):
-                found.append(_Had(mark, tuple(names)))
+                found.append(_PastRun(mark, tuple(names)))
             if leaf.from_ is None:
                 break
             now = _spellings(leaf.from_, front)
@@ -250,7 +250,7 @@ def _counts_alike(
             there = path_there(other, survey.place, name, inner)
             if there in other.tree:
                 spec = other.tree[there]
-                theirs = leaf_digest(other, there, spec, digest_reading(spec, _LITTLE))
+                theirs = leaf_digest(other, there, spec, digest_reading(spec, _READ_BYTES))
                 yield path, theirs == leaf.digest
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from surgery_cli.proof.on_record import lost_trees, read_record
-from surgery_cli.proof.own_record import not_of_record
-from surgery_cli.proof.record_places import record_path
+from surgery_cli.proof.on_record import lost_trees
+from surgery_cli.proof.own_record import foreign_record
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
@@ -25,9 +24,6 @@ def foreign_record_notes(checkpoint: Checkpoint) -> list[Consequence]:
     Raises:
         CheckpointError: the record is damaged.
     """
-    record = read_record(checkpoint)
-    if record is None or not (why := not_of_record(checkpoint, record)):
-        return []
-    place = record_path(checkpoint)
-    said = f"'{place}' does not tell of what stands here, and goes into the history of the result: {why}"
-    return [Consequence(DocsPage.CHECKED_BY_VERIFY, said)]
+    said = foreign_record(checkpoint)
+    more = "; it goes into the history of the result all the same"
+    return [Consequence(DocsPage.CHECKED_BY_VERIFY, said + more)] if said else []
