@@ -27,7 +27,6 @@ from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.argument import refuse_step_of_run
 from surgery_cli.store.locate.being_written import is_marked
 from surgery_cli.store.locate.location import Location, locate
-from surgery_cli.store.locate.surroundings import checkpoint_at
 from surgery_cli.store.open.as_opened import changed_while_read
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.aftermath import with_aftermath
@@ -89,16 +88,13 @@ def _refuse_inside_of_what_is_written(target: Path) -> None:
     around = target.parent
     if not isinstance(around, BucketPath) or not around.key or not filesystem.is_folder(around):
         return
-    steps = [around / name for name in filesystem.names(around) if step_name(name) is not None]
-    is_inside = bool(steps) or step_name(around.name) is not None
-    if not is_inside and checkpoint_at(around) is None:
-        return
     if (lock := lock_around(around, levels=2)) is None:
         return
     if (mixture := half_replaced(destination_of(lock))) is not None:
         raise DestinationError(mixture)
     with suppress(FileNotFoundError):
         is_over = claim_of(lock).state is State.DEAD
+        steps = [around / name for name in filesystem.names(around) if step_name(name) is not None]
         if not is_over or not is_marked(around, *steps):
             raise claimed(lock)
 

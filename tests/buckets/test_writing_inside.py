@@ -54,6 +54,21 @@ def test_what_another_run_builds_or_has_left_gets_nothing(
 
 
 @pytest.mark.parametrize("owner", OWNERS)
+def test_what_another_run_builds_is_no_folder_to_write_into_whatever_it_will_be(
+    service, surgery, owner
+):
+    """A tree without steps or items, of which data objects alone are there by now."""
+    source = uploaded(service, SAMPLES / "digits_manager", f"{service.root}/run")
+    service.put("bkt", "runs/new/d/00000000000000000000000000000000", b"data")
+    locked(service, "runs/new", OWNERS[owner])
+    before = service.names()
+    run = surgery("rescale", f"{source}/250/default", f"{service.root}/runs/new/extra", *EDIT)
+    assert run.code == 2, run.out
+    assert f"'{service.root}/runs/new'" in run.err
+    assert service.names() == before
+
+
+@pytest.mark.parametrize("owner", OWNERS)
 def test_what_stands_beside_is_nobodys_business(service, surgery, owner):
     source = uploaded(service, SAMPLES / "digits_manager", f"{service.root}/run")
     for other in ("run/600", "run/250/other", "other"):
