@@ -14,6 +14,7 @@ from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError
 from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store.open.checkpoint import open_checkpoint
+from tests.cli.conftest import SAMPLES
 
 TREE = {"w": np.arange(6, dtype=np.float32), "v": np.arange(4, dtype=np.float32) + 1}
 
@@ -134,3 +135,29 @@ def test_a_link_that_leads_nowhere_is_refused_by_name(source: Path, tmp_path: Pa
     (source / "note").symlink_to("/nonexistent/x")
     with pytest.raises(CheckpointError, match="source/note' cannot be read"):
         _apply(source, tmp_path / "new", RESCALE)
+
+
+@pytest.mark.parametrize(
+    "name", [".extra.surgery-tmp-0a1b2c3d", ".extra.surgery-tmp-lock", "extra.surgery-old"]
+)
+def test_what_another_run_has_in_a_step_or_left_there_does_not_come_along(
+    tmp_path: Path, name: str
+) -> None:
+    """It may be half of something, and belongs to that run: `clean` would find it in both places."""
+    run = tmp_path / "run"
+    shutil.copytree(SAMPLES / "digits_manager", run)
+    left = run / "250" / name
+    if name.endswith("lock"):
+        left.write_text("{}")
+    else:
+        left.mkdir()
+        (left / "half").write_bytes(bytes(1000))
+    (run / "250" / "notes").mkdir()
+    (run / "250" / "notes" / "mine").write_text("kept")
+    rescale = plan_of([operation_from_options("rescale", {"at": "params/**", "by": "2"})])
+    options = surgery.Options(optimizer="keep", as_step=600)
+    surgery.apply(f"{run}@250", str(run), rescale, options=options)
+    new = {path.name for path in (run / "600").iterdir()}
+    old = {path.name for path in (run / "250").iterdir()}
+    assert new == old - {name, "metrics"} | {"surgery.json"}  # what was measured is of other values
+    assert (run / "600" / "notes" / "mine").read_text() == "kept"

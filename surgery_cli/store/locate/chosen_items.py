@@ -8,7 +8,7 @@ import msgspec
 
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import Listing
+from surgery_cli.store.filesystem.listing import Listing, is_leftover
 from surgery_cli.store.locate import lfs_pointers, refusals
 from surgery_cli.store.locate.argument import Argument
 from surgery_cli.store.locate.items import StepItems, foreign_in_item, item_handlers, step_items
@@ -18,13 +18,15 @@ from surgery_cli.tree.nearness import nearest
 class ChosenItems(msgspec.Struct, frozen=True):
     """The trees to be edited, by item name ('' where there is none).
 
-    ``others`` come along unedited, ``foreign`` is unknown to Orbax, ``phrase`` names the trees.
+    ``others`` come along unedited, ``foreign`` is unknown to Orbax, ``phrase`` names the trees. ``in_step`` are names:
+    all that stands in the step, what runs have there or left there apart.
     """
 
     items: dict[str, Path]
     phrase: str
     others: dict[str, Path] = {}
     foreign: list[Path] = []
+    in_step: frozenset[str] = frozenset()
 
 
 def chosen_items(argument: Argument, step: Listing) -> ChosenItems:
@@ -61,7 +63,8 @@ def chosen_items(argument: Argument, step: Listing) -> ChosenItems:
         phrase += f"; unfinished: {', '.join(map(repr, inside.unfinished))}"
     if inside.absent:
         phrase += f"; recorded but not there: {', '.join(map(repr, inside.absent))}"
-    return ChosenItems(items, phrase, inside.others | others, foreign)
+    in_step = frozenset(n for n in step.files | step.folders if not is_leftover(n))
+    return ChosenItems(items, phrase, inside.others | others, foreign, in_step)
 
 
 def single_tree(tree: Listing) -> ChosenItems:

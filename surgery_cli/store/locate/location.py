@@ -61,8 +61,8 @@ class Location(msgspec.Struct, frozen=True, kw_only=True):
     that was chosen, ``steps`` and ``step_names`` all that are finished. ``items`` are the trees to be edited, by item
     name; the name is '' where there is none. ``other_items`` come along unedited: metrics, JSON, random keys, and
     trees that ``--item`` did not choose. ``foreign`` are files and folders unknown to Orbax, in the root and in the
-    step. ``root_files`` stand beside the steps and belong to the root. ``unfinished`` are names of interrupted saves in
-    the root. ``chosen`` is a phrase.
+    step. ``in_step`` are the names of all that stood in the step, where items do. ``root_files`` stand beside the steps
+    and belong to the root. ``unfinished`` are names of interrupted saves in the root. ``chosen`` is a phrase.
     """
 
     argument: str
@@ -78,6 +78,7 @@ class Location(msgspec.Struct, frozen=True, kw_only=True):
     items: dict[str, Path]
     other_items: dict[str, Path] = {}
     foreign: list[Path] = []
+    in_step: frozenset[str] = frozenset()
     root_files: list[Path] = []
     unfinished: list[str] = []
     prefix_items: bool = False
@@ -281,6 +282,7 @@ def _location(argument: Argument, shape: Shape, chosen: ChosenItems, **of_step: 
         items=chosen.items,
         other_items=chosen.others,
         foreign=chosen.foreign,
+        in_step=chosen.in_step,
         prefix_items=len(chosen.items) > 1,
         chosen=argument.link + chosen.phrase,
         **of_step,

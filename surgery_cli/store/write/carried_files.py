@@ -40,7 +40,7 @@ def carried_files(checkpoint: Checkpoint, *, left_out: Collection[str] = ()) -> 
     folder = location.folder_of_items
     if folder is not None:
         items = {*left_out, *(path.name for path in location.items.values())}
-        others = (folder / name for name in filesystem.names(folder) if name not in items)
+        others = (folder / name for name in location.in_step - items)
         found += (one for path in others if not is_tree(path) for one in _below(path))
     return found + [one for path in location.root_files for one in _below(path)]
 

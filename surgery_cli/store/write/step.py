@@ -206,9 +206,8 @@ class StepWriter:
         if folder is not None:
             apart = {*self._left_out, *(path.name for path in location.items.values())}
             apart |= {path.name for path, _ in self._unchosen_trees()}
-            for name in filesystem.names(folder):
-                if name not in apart:
-                    self.linker.copy_tree(folder / name, self._step_directory / name)
+            for name in sorted(location.in_step - apart):  # not what has come since
+                self.linker.copy_tree(folder / name, self._step_directory / name)
 
     def _step_name(self, location: Location) -> str:
         name = location.step_name or ""
