@@ -137,21 +137,39 @@ def test_a_link_that_leads_nowhere_is_refused_by_name(source: Path, tmp_path: Pa
         _apply(source, tmp_path / "new", RESCALE)
 
 
-@pytest.mark.parametrize(
-    "name", [".extra.surgery-tmp-0a1b2c3d", ".extra.surgery-tmp-lock", "extra.surgery-old"]
-)
+LEFT = [".extra.surgery-tmp-0a1b2c3d", ".extra.surgery-tmp-lock", "extra.surgery-old"]
+
+
+def _leave(folder: Path, name: str) -> None:
+    """What a run that puts something into a folder has there, or has left."""
+    left = folder / name
+    if name.endswith("lock"):
+        left.write_text("{}")
+    else:
+        left.mkdir()
+        (left / "half").write_bytes(bytes(1000))
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_another_run_has_in_an_item_does_not_come_along(
+    source: Path, tmp_path: Path, name: str
+) -> None:
+    _leave(source, name)
+    (source / "mine").write_text("kept")
+    _apply(source, tmp_path / "new", RESCALE)
+    new = {path.name for path in (tmp_path / "new").iterdir()}
+    assert {"mine", "_METADATA"} <= new
+    assert name not in new
+
+
+@pytest.mark.parametrize("name", LEFT)
 def test_what_another_run_has_in_a_step_or_left_there_does_not_come_along(
     tmp_path: Path, name: str
 ) -> None:
     """It may be half of something, and belongs to that run: `clean` would find it in both places."""
     run = tmp_path / "run"
     shutil.copytree(SAMPLES / "digits_manager", run)
-    left = run / "250" / name
-    if name.endswith("lock"):
-        left.write_text("{}")
-    else:
-        left.mkdir()
-        (left / "half").write_bytes(bytes(1000))
+    _leave(run / "250", name)
     (run / "250" / "notes").mkdir()
     (run / "250" / "notes" / "mine").write_text("kept")
     rescale = plan_of([operation_from_options("rescale", {"at": "params/**", "by": "2"})])

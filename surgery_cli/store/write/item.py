@@ -9,7 +9,7 @@ from pathlib import Path
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
-from surgery_cli.store.filesystem.listing import RECORD, Listing
+from surgery_cli.store.filesystem.listing import RECORD, Listing, is_leftover
 from surgery_cli.store.locate.items import foreign_in_item
 from surgery_cli.store.open.file_item import FileItem
 from surgery_cli.store.open.item import PytreeItem, ReadBefore
@@ -188,9 +188,14 @@ def _array_writer(
 def small_files(item: PytreeItem) -> list[Path]:
     """What stands in an item's directory beside array data: Orbax's sidecars, and what is foreign to it.
 
-    Not its record: that is of the item as it was, and stands in the history of the one that is written.
-    Array data is what leaves name: folders with arrays that are no leaves (a backup) are foreign.
+    Not its record: that is of the item as it was, and stands in the history of the one that is written. Nor what other
+    runs have there, or have left there.
     """
+    return [path for path in _beside_data(item) if not is_leftover(path.name)]
+
+
+def _beside_data(item: PytreeItem) -> list[Path]:
+    """Array data is what leaves name: folders with arrays that are no leaves (a backup) are foreign."""
     store = item.store
     if isinstance(store, OcdbtStore):
         data = {"manifest.ocdbt", RECORD, *DATA_FOLDERS}
