@@ -3,6 +3,8 @@
 import io
 import json
 import os
+import re
+import shlex
 import shutil
 import time
 from pathlib import Path
@@ -148,6 +150,25 @@ def test_a_step_may_be_named_by_its_number(run):
         assert named == plain
     with pytest.raises(MissingError):
         surgery.doctor(f"{run}@77")
+
+
+def test_what_was_left_in_a_step_is_named_with_what_removes_it(run, command):  # noqa: F811
+    here = Owner.here()
+    gone = Owner(here.host, here.machine, 2**22 - 1, "1")
+    places = []
+    for name, owner in (("mine", here), ("dead", gone)):
+        places.append(run / "2" / f".{name}.surgery-tmp-0123456{len(places)}")
+        shutil.copytree(run / "1", places[-1] / name)
+        (places[-1] / ".surgery-owner.json").write_bytes(_json(owner))
+    for path, prefix in ((run, "2/"), (run / "2", "")):
+        found = {one.path: one for one in surgery.doctor(str(path), settled_seconds=0).places}
+        states = [found[f"{prefix}{place.name}"].state for place in places]
+        assert states == ["writing", "leftover"]
+        assert found["2" if prefix else "."].state == "whole"
+    told = found[places[1].name].todo
+    clean = re.search("`surgery (clean [^`]*)`", told)[1]
+    assert command(*shlex.split(clean)).code == 0
+    assert [place.exists() for place in places] == [True, False]
 
 
 def test_leftovers_are_told_by_whose_they_are_and_none_is_removed(run, tmp_path):

@@ -110,6 +110,24 @@ def test_a_folder_that_came_beside_sealed_items_is_a_finding(run):
     assert findings(run, step=1) == [("state2", "folder without a sealed file")]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_what_a_run_builds_in_a_step_is_not_sealed_and_told_of_as_long_as_it_is_there(run):
+    """Else the seal would miss files of that run once it has ended."""
+    left = run / "1/.extra.surgery-tmp-0a1b2c3d"
+    left.mkdir()
+    (left / "half").write_text("half")
+    surgery.seal(str(run), step=1)
+    with ocp.CheckpointManager(run) as manager, pytest.raises((ValueError, KeyError)):
+        manager.restore(1)
+    assert findings(run, step=1) == [(left.name, "folder without a sealed file")]
+    notes = surgery.verify(str(run), step=1).notes
+    assert any(left.name in note and "`restore(step)` alone fails" in note for note in notes)
+    shutil.rmtree(left)
+    with ocp.CheckpointManager(run) as manager:
+        manager.restore(1)
+    assert findings(run, step=1) == []
+
+
 def test_the_record_of_an_edit_stays_a_plan_when_it_is_sealed(flat, tmp_path):
     apply(flat, tmp_path / "out", {"op": "rescale", "at": "w", "by": 2})
     edited = record_of(tmp_path / "out/surgery.json")

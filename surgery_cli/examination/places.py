@@ -71,16 +71,30 @@ class Place(NamedTuple):
 def places_at(path: Path) -> list[Place]:
     """The things in a run directory, steps first, by number; a checkpoint, or what is left of one, is itself alone.
 
+    What runs of surgery have in a checkpoint, or have left there, is a thing of its own.
+
     Raises:
         CheckpointError: nothing of a checkpoint stands there, or it cannot be looked at.
     """
     if filesystem.is_file(path) or _is_one(path):
-        return [_place(path) or Place(path, Kind.CHECKPOINT)]
-    found = [_place_in(path / name) for name in filesystem.names(path)]
-    places = [place for place in found if place is not None]
+        places = [_place(path) or Place(path, Kind.CHECKPOINT)]
+    else:
+        found = [_place_in(path / name) for name in filesystem.names(path)]
+        places = [place for place in found if place is not None]
+    places += [left for place in places for left in _left_in(place)]
     if all(place.kind is Kind.OTHER for place in places):
         raise describe_directory(Listing.of(path))
     return sorted(places, key=_order)
+
+
+def _left_in(place: Place) -> list[Place]:
+    """What runs of surgery have in a checkpoint, or have left there: an item that was put into it, say."""
+    if place.kind is not Kind.CHECKPOINT or not filesystem.is_folder(place.path):
+        return []
+    with suppress(NotPermittedError, PermissionError):
+        left = [name for name in filesystem.names(place.path) if is_leftover(name)]
+        return [found for name in left if (found := _place(place.path / name)) is not None]
+    return []
 
 
 def _order(place: Place) -> tuple[bool, bool, int, str]:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 from surgery_cli.engine.budget import in_order
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import files_below, reading, unreadable
+from surgery_cli.store.filesystem.listing import files_below, is_leftover, reading, unreadable
 
 Result = TypeVar("Result")
 
@@ -31,7 +31,7 @@ READ_AT_ONCE: Final = 4
 def files_of(place: Path, record: Path | None = None) -> dict[str, Path]:
     """Every file at or below ``place`` but the ``record``, by its path relative to it, sorted.
 
-    A link counts as the file to which it leads.
+    A link counts as the file to which it leads. What other runs have there, or have left there, is no part of it.
 
     Raises:
         CheckpointError: a directory cannot be read, a link leads in a circle, or something is no regular file.
@@ -41,6 +41,8 @@ def files_of(place: Path, record: Path | None = None) -> dict[str, Path]:
     found = {}
     with reading(place):
         for name, entry in files_below(place):
+            if any(map(is_leftover, name.split("/"))):
+                continue
             if not entry.is_file:
                 raise CheckpointError(
                     f"'{place / name}' leads nowhere",

@@ -13,7 +13,7 @@ from surgery_cli.proof.on_record import read_record, sealed_within
 from surgery_cli.proof.record_places import own_record_path, record_path, recorded_place
 from surgery_cli.proof.step_metadata_file import folders_beside
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import is_tree
+from surgery_cli.store.filesystem.listing import is_leftover, is_tree
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.write.item import small_files
@@ -143,7 +143,7 @@ def _copied(checkpoint: Checkpoint) -> Iterator[Path]:
     trees = set(checkpoint.location.items.values())
     if not filesystem.is_folder(place) or place in trees or checkpoint.location.shape == "item":
         return
-    for path in (place / name for name in filesystem.names(place)):
+    for path in (place / name for name in filesystem.names(place) if not is_leftover(name)):
         if path not in trees and is_tree(path):
             with suppress(
                 CheckpointError

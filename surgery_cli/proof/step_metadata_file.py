@@ -80,13 +80,16 @@ ONLY_WITH_ARGUMENTS: Final = (
 
 
 def folders_beside(checkpoint: Checkpoint) -> list[str]:
-    """Folders beside the items on record, empty or not: each fails the restore that asks for all items there are."""
+    """Folders beside the items on record, empty or not: each fails the restore that asks for all items there are.
+
+    So does what a run of surgery builds there, or has left.
+    """
     folder = checkpoint.location.folder_of_items
     listing = None if folder is None else Listing.of(folder)
     handlers = None if listing is None else item_handlers(listing)
     if listing is None or not isinstance(handlers, dict) or not handlers:
         return []
-    return [name for name in listing.own_folders() if name not in handlers]
+    return sorted(listing.folders - handlers.keys())
 
 
 def folder_notes(checkpoint: Checkpoint) -> list[Note]:

@@ -100,7 +100,7 @@ def _row(found: Condition, root: Path) -> reports.ExaminedPlace:
     seen, left, path = found.seen, found.left, found.place.path
     changed = datetime.fromtimestamp(seen.changed_ns / 1e9, UTC) if seen.changed_ns else None
     return reports.ExaminedPlace(
-        path="." if path == root else path.name,
+        path=str(path.relative_to(root)),  # "." for itself
         state=str(found.state),
         step=found.place.step,
         of=found.of,
