@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Annotated, ClassVar, Final, Literal, NamedTuple
 
 import msgspec
@@ -32,6 +33,7 @@ from surgery_cli.operations.rekey import PlaceOperation
 from surgery_cli.operations.replace import Replace
 from surgery_cli.tree.number_ranges import read_range
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.sharding import NamedSharding, usual_mesh
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 from surgery_cli.words.advice import worded
 
@@ -233,12 +235,14 @@ def _output(recipe: Made, effect: Effect) -> Output:
 
 
 def _usual(draft: Draft) -> LeafSpec | None:
-    """A leaf as a tree holds them: of JAX, or of NumPy where it has no others."""
-    for kind in (LeafKind.ARRAY, LeafKind.NUMPY):
-        for output in draft.leaves.values():
-            if output.spec.kind is kind:
-                return output.spec
-    return None
+    """A leaf as a tree holds them: of JAX, over the mesh of most leaves; or of NumPy where it has no others."""
+    specs = [output.spec for output in draft.leaves.values()]
+    arrays = [spec for spec in specs if spec.kind is LeafKind.ARRAY]
+    spread = [(one, spec) for spec in arrays if (one := NamedSharding.of_text(spec.sharding))]
+    mesh = usual_mesh(one for one, _ in spread)
+    over_it = (spec for one, spec in spread if one.mesh == mesh)
+    others = (spec for spec in specs if spec.kind is LeafKind.NUMPY)
+    return next(chain(over_it, arrays, others), None)
 
 
 def _numbered(text: str) -> Iterator[str]:

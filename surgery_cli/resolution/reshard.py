@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -27,7 +26,7 @@ from surgery_cli.resolution.reshard_request import check_request
 from surgery_cli.settings.reshard import Reshard
 from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.sharding import Mesh, NamedSharding
+from surgery_cli.tree.sharding import Mesh, NamedSharding, usual_mesh
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 from surgery_cli.words.advice import FieldName, worded
 from surgery_cli.words.notes import Note
@@ -127,12 +126,8 @@ def _fits(sharding: NamedSharding, spec: LeafSpec) -> bool:
 
 def _with_ids(mesh: Mesh, source: TreeSpec) -> Mesh:
     """The mesh over the devices of most leaves, where there are as many; on several hosts their ids have gaps."""
-    texts = Counter(spec.sharding for spec in source.values() if spec.sharding)
-    meshes = Counter[Mesh]()
-    for text, leaves in texts.items():
-        if (known := NamedSharding.of_text(text)) is not None:
-            meshes[known.mesh] += leaves
-    most = meshes.most_common(1)[0][0] if meshes else mesh
+    stored = (NamedSharding.of_text(spec.sharding) for spec in source.values())
+    most = usual_mesh(one for one in stored if one is not None) or mesh
     is_as_large = most.size == mesh.size and most.ids
     return msgspec.structs.replace(mesh, ids=most.ids) if is_as_large else mesh
 

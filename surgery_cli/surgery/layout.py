@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -26,7 +25,7 @@ from surgery_cli.settings.reshard import Reshard
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.sharding import Mesh, NamedSharding, partition_text
+from surgery_cli.tree.sharding import Mesh, NamedSharding, partition_text, usual_mesh
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
 
@@ -58,8 +57,8 @@ def layout_reads(
     shardings = _stated(checkpoint, surveyed, request)
     if not shardings and request.mesh is None and hosts is not None:
         shardings = _derived({path: tree[path] for path in chosen}, hosts)
-    meshes = Counter(one.mesh for one in shardings.values())
-    if not meshes:
+    mesh = usual_mesh(shardings.values())
+    if mesh is None:
         if not any(is_spread(tree[path]) for path in chosen):
             raise PlanError(
                 "none of the leaves is one that is split over devices",
@@ -74,7 +73,6 @@ def layout_reads(
             ),
             field="hosts",
         )
-    mesh = meshes.most_common(1)[0][0]
     count = hosts_counted(mesh) if hosts is None else hosts
     if count > MOST_HOSTS:
         raise PlanError(
@@ -211,8 +209,7 @@ def reshard_document(checkpoint: Checkpoint, draft: Draft) -> reports.Resharded:
     relabelled = sum(leaf.is_by_reference for leaf in resharded)
     shardings = stored_shardings(draft.tree)
     before, after = _before_and_after(checkpoint, draft, shardings)
-    meshes = Counter(one.mesh for one in shardings.values())
-    mesh = meshes.most_common(1)[0][0] if meshes else None
+    mesh = usual_mesh(shardings.values())
     return reports.Resharded(
         rewritten=len(resharded) - relabelled,
         relabelled=relabelled,

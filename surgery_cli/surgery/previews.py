@@ -19,6 +19,7 @@ from surgery_cli.surgery.exporting import beside_notes, export_document, export_
 from surgery_cli.surgery.judged_checks import judged_checks, warnings_said
 from surgery_cli.surgery.layout import reshard_document
 from surgery_cli.surgery.leaf_names import Names, document_names, spellings
+from surgery_cli.surgery.lost_splits import lost_splits
 from surgery_cli.surgery.memory import bytes_to_use, memory_notes
 from surgery_cli.surgery.notes import (
     conversion_notes,
@@ -116,6 +117,7 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
         *repeated_loras(prepared.loras),
         *unmerged_notes(prepared.loras),
         *rearranged_kernels(checkpoint, draft),
+        *(lost_splits(draft, plans) if prepared.output is None else ()),
         *unread_notes(plans),
         *dead_notes(prepared.references, prepared.compact),
         *memory_notes(prepared.needs, options.memory_bytes),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -101,6 +102,16 @@ class NamedSharding(msgspec.Struct, frozen=True):
         for axis in axes:
             number = number * self.mesh.sizes[axis] + at[axis]
         return number
+
+
+def usual_mesh(shardings: Iterable[NamedSharding]) -> Mesh | None:
+    """The mesh over which most arrays are; None if there are none."""
+    every = list(shardings)
+    by_id = {id(one): one for one in every}  # arrays share a few, each of which names every device
+    meshes = Counter[Mesh]()
+    for key, count in Counter(map(id, every)).items():
+        meshes[by_id[key].mesh] += count
+    return meshes.most_common(1)[0][0] if meshes else None
 
 
 @lru_cache(maxsize=64)  # leaves share a few, each of which names every device

@@ -159,11 +159,7 @@ def _located(argument: Argument) -> Location:
 def _file(argument: Argument) -> Location:
     path = argument.path
     if path.name == "checkpoint" and holds_pytree(Listing.of(path.parent)):
-        raise CheckpointError(
-            f"'{path}' is one file of a checkpoint",
-            why="the directory that it stands in is the checkpoint",
-            fix=f"name '{path.parent}'",
-        )
+        raise refusals.one_of_many(path)
     found = format_of_file(path)
     if found is None or (found is FileFormat.SAFETENSORS and lfs_pointers.is_pointer(path)):
         raise foreign_files.describe_file(path)

@@ -207,6 +207,15 @@ def refuse_uncommitted(path: Path, *others: Path) -> None:
         )
 
 
+def one_of_many(file: Path) -> CheckpointError:
+    """The error for a file of a checkpoint that is a directory."""
+    return CheckpointError(
+        f"'{file}' is one file of a checkpoint",
+        why="the directory that it stands in is the checkpoint",
+        fix=f"name '{file.parent}'",
+    )
+
+
 def describe_directory(listing: Listing) -> CheckpointError:
     """The error for a directory in which no checkpoint was found, told from its names."""
     path, files = listing.path, listing.files

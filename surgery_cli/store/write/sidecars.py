@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.json_decoding import decode_json
@@ -23,14 +20,14 @@ from surgery_cli.store.orbax.sidecars import (
     STRINGS,
     TREE,
     Entry,
-    sharding_key,
     value_type,
 )
 from surgery_cli.store.orbax.tree_metadata import entry_key, key_records
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
+from surgery_cli.store.write.shardings import device_arrays, shardings
 from surgery_cli.store.write.text_leaves import write_texts
 from surgery_cli.tree.paths import stored_name
-from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.tree.specs import LeafKind
 
 
 def refuse_damaged_sidecars(plan: ItemPlan) -> None:
@@ -78,7 +75,7 @@ def write_sidecars(plan: ItemPlan, target: Path, linker: Linker) -> None:
     assert isinstance(item, PytreeItem)
     if not is_rewritten(item, plan):
         return
-    made = (_metadata(item, plan), _shardings(item, plan), _array_metadatas(item, plan))
+    made = (_metadata(item, plan), shardings(item, plan), _array_metadatas(item, plan))
     write_together({target / file: content for files in made for file, content in files})
     _write_strings(item, plan, target, linker)
 
@@ -157,100 +154,9 @@ def _entry(item: PytreeItem, leaf: PlannedLeaf) -> Entry:
     return {"key_metadata": key_records(leaf.path), "value_metadata": value}
 
 
-def _device_arrays(leaves: Iterable[PlannedLeaf]) -> list[PlannedLeaf]:
-    """Leaves that have entries in `_sharding` and `array_metadatas`: jax arrays that are stored."""
-    return [
-        leaf
-        for leaf in leaves
-        if leaf.way is not Way.NONE and leaf.spec.kind in (LeafKind.ARRAY, LeafKind.KEY)
-    ]
-
-
-def _shardings(item: PytreeItem, plan: ItemPlan) -> Iterator[tuple[str, bytes]]:
-    if item.sidecars.sharding is None and not (
-        item.sidecars.values and _device_arrays(plan.leaves)
-    ):
-        return
-    old = item.sidecars.sharding or {}
-    if not old and not any(leaf.spec.sharding for leaf in plan.leaves):
-        return
-    document = {}
-    for leaf in _device_arrays(plan.leaves):
-        text = _sharding(item, leaf)
-        if text is not None:
-            document[sharding_key(leaf.name)] = text
-    yield SHARDING, msgspec.json.encode(document)
-
-
-def _sharding(item: PytreeItem, leaf: PlannedLeaf) -> str | None:
-    """The leaf's sharding: its own, its origin's, or a replicated one of the kind that others have."""
-    if leaf.output.is_resharded and leaf.spec.sharding is not None:
-        return leaf.spec.sharding
-    own = item.sidecars.sharding_of(leaf.name) if leaf.origin is not item else None
-    for text in (own, leaf.spec.sharding, item.sidecars.sharding_of(leaf.name)):
-        if text is not None and fits(text, leaf.spec):
-            return text
-    model = next(iter((item.sidecars.sharding or {}).values()), None) or leaf.spec.sharding
-    return None if model is None else _replicated(model)
-
-
-def fits(sharding: str, spec: LeafSpec) -> bool:
-    """True if a stored NamedSharding can hold an array of this shape; other kinds always can.
-
-    Raises:
-        CheckpointError: the stored text has another form.
-    """
-    fields = _sharding_fields(sharding)
-    if fields.get("sharding_type") != "NamedSharding":
-        return True
-    try:
-        return _divides(fields, spec)
-    except (KeyError, TypeError) as error:
-        raise _unknown_sharding(sharding, f"{type(error).__name__}: {error}") from None
-
-
-def _divides(fields: dict[str, Any], spec: LeafSpec) -> bool:
-    sizes = dict(zip(fields["axis_names"], fields["shape"], strict=False))
-    partitions = fields["partition_spec"]
-    if len(partitions) > len(spec.shape):
-        return False
-    for axes, length in zip(partitions, spec.shape, strict=False):
-        count = 1
-        for axis in axes if isinstance(axes, list) else [axes]:
-            count *= sizes.get(axis, 1) if axis is not None else 1
-        if length % count:
-            return False
-    return True
-
-
-def _sharding_fields(sharding: str) -> dict[str, Any]:
-    try:
-        fields = decode_json(sharding)
-    except (msgspec.DecodeError, TypeError) as error:
-        raise _unknown_sharding(sharding, str(error)) from None
-    if not isinstance(fields, dict):
-        raise _unknown_sharding(sharding, "not a JSON object")
-    return fields
-
-
-def _unknown_sharding(sharding: str, why: str) -> CheckpointError:
-    return CheckpointError(
-        f"an entry of `{SHARDING}` cannot be understood: {str(sharding)[:80]!r}",
-        why=why,
-        fix="it is damaged; copy the checkpoint again from where it was whole",
-    )
-
-
-def _replicated(sharding: str) -> str:
-    fields = _sharding_fields(sharding)
-    if fields.get("sharding_type") == "NamedSharding":
-        fields["partition_spec"] = []
-    return json.dumps(fields)
-
-
 def _array_metadatas(item: PytreeItem, plan: ItemPlan) -> Iterator[tuple[str, bytes]]:
     documents = item.sidecars.array_metadatas
-    leaves = _device_arrays(plan.leaves)
+    leaves = device_arrays(plan.leaves)
     has_keys = any(leaf.spec.kind is LeafKind.KEY for leaf in leaves)
     if not documents:
         if not has_keys:

@@ -1,0 +1,110 @@
+"""The sharding on record of every array of a result: as it was, as far as its shape can still be split so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.store.open.item import PytreeItem
+from surgery_cli.store.orbax.sidecars import SHARDING, sharding_key
+from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
+from surgery_cli.tree.specs import LeafKind, LeafSpec
+
+
+def device_arrays(leaves: Iterable[PlannedLeaf]) -> list[PlannedLeaf]:
+    """Leaves that have entries in `_sharding` and `array_metadatas`: jax arrays that are stored."""
+    return [
+        leaf
+        for leaf in leaves
+        if leaf.way is not Way.NONE and leaf.spec.kind in (LeafKind.ARRAY, LeafKind.KEY)
+    ]
+
+
+def shardings(item: PytreeItem, plan: ItemPlan) -> Iterator[tuple[str, bytes]]:
+    if item.sidecars.sharding is None and not (item.sidecars.values and device_arrays(plan.leaves)):
+        return
+    old = item.sidecars.sharding or {}
+    if not old and not any(leaf.spec.sharding for leaf in plan.leaves):
+        return
+    document = {}
+    for leaf in device_arrays(plan.leaves):
+        text = sharding_of(item, leaf)
+        if text is not None:
+            document[sharding_key(leaf.name)] = text
+    yield SHARDING, msgspec.json.encode(document)
+
+
+def sharding_of(item: PytreeItem, leaf: PlannedLeaf) -> str | None:
+    """The leaf's sharding: its own, or its origin's; where its shape cannot be split so, a replicated one.
+
+    That of a leaf which had none is over the mesh of most others: JAX computes nothing with arrays on other devices.
+    """
+    if leaf.output.is_resharded and leaf.spec.sharding is not None:
+        return leaf.spec.sharding
+    there = item.sidecars.sharding_of(leaf.name)
+    said = [there if leaf.origin is not item else None, leaf.spec.sharding, there]
+    texts = [text for text in said if text is not None]
+    fitting = next((text for text in texts if _fits(text, leaf.spec)), None)
+    if fitting is not None:
+        return fitting
+    model = texts[0] if texts else item.sidecars.usual_sharding
+    return None if model is None else _replicated(model)
+
+
+def _fits(sharding: str, spec: LeafSpec) -> bool:
+    """True if a stored NamedSharding can hold an array of this shape; other kinds always can.
+
+    Raises:
+        CheckpointError: the stored text has another form.
+    """
+    fields = _sharding_fields(sharding)
+    if fields.get("sharding_type") != "NamedSharding":
+        return True
+    try:
+        return _divides(fields, spec)
+    except (KeyError, TypeError) as error:
+        raise _unknown_sharding(sharding, f"{type(error).__name__}: {error}") from None
+
+
+def _divides(fields: dict[str, Any], spec: LeafSpec) -> bool:
+    sizes = dict(zip(fields["axis_names"], fields["shape"], strict=False))
+    partitions = fields["partition_spec"]
+    if len(partitions) > len(spec.shape):
+        return False
+    for axes, length in zip(partitions, spec.shape, strict=False):
+        count = 1
+        for axis in axes if isinstance(axes, list) else [axes]:
+            count *= sizes.get(axis, 1) if axis is not None else 1
+        if length % count:
+            return False
+    return True
+
+
+def _sharding_fields(sharding: str) -> dict[str, Any]:
+    try:
+        fields = decode_json(sharding)
+    except (msgspec.DecodeError, TypeError) as error:
+        raise _unknown_sharding(sharding, str(error)) from None
+    if not isinstance(fields, dict):
+        raise _unknown_sharding(sharding, "not a JSON object")
+    return fields
+
+
+def _unknown_sharding(sharding: str, why: str) -> CheckpointError:
+    return CheckpointError(
+        f"an entry of `{SHARDING}` cannot be understood: {str(sharding)[:80]!r}",
+        why=why,
+        fix="it is damaged; copy the checkpoint again from where it was whole",
+    )
+
+
+def _replicated(sharding: str) -> str:
+    fields = _sharding_fields(sharding)
+    if fields.get("sharding_type") == "NamedSharding":
+        fields["partition_spec"] = []
+    return json.dumps(fields)

@@ -1,0 +1,101 @@
+"""What an edit leaves of shardings, as Orbax restores it where nobody says any: as much as fits, told if it is less."""
+
+import jax
+import numpy as np
+import optax
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from surgery_cli import surgery
+from surgery_cli.planning import operation_from_options, plan_of
+from tests.layout.states import restored, save
+
+PARTITIONS = {
+    "w": P(("x", "y"), None),
+    "v": P("x", "y"),
+    "h_0": P("x"),
+    "h_1": P(None, "x"),
+    "qkv": P(None, ("x", "y")),
+}
+SHAPES = {"w": (16, 24), "v": (16, 24), "h_0": (8, 8), "h_1": (8, 8), "qkv": (8, 24)}
+EDITS = {
+    "rows that no longer divide": ("slice", {"at": "params/w", "slices": "0:10,:"}),
+    "rows of which two devices are left": ("slice", {"at": "params/v", "slices": "0:10,:"}),
+    "rows that divide": ("slice", {"at": "params/w", "slices": "0:8,:"}),
+    "more rows": ("resize", {"at": "params/w", "axis": "0", "size": "20"}),
+    "another axis": ("reshape", {"at": "params/w", "shape": "16,4,6"}),
+    "too few rows": ("reshape", {"at": "params/w", "shape": "4,4,24"}),
+    "stacked": ("stack", {"at": "params/h_*", "to": "params/h"}),
+    "joined": ("concat", {"at": "params/h_*", "to": "params/hh", "axis": "0"}),
+    "repeated": ("repeat", {"at": "params/v", "axis": "0", "times": "2"}),
+    "anew": ("reinit", {"at": "params/w", "init": "zeros", "shape": "6,10"}),
+    "an axis of one": ("expand", {"at": "params/v", "axis": "1"}),
+    "transposed": ("transpose", {"at": "params/v", "axes": "1,0"}),
+    "cast": ("cast", {"at": "params/*", "to": "bfloat16"}),
+    "a copy": ("copy", {"at": "params/v", "to": "params/twin"}),
+    "like another": ("add", {"at": "params/new", "like": "params/v", "init": "zeros"}),
+    "like none": (
+        "add",
+        {"at": "params/new", "shape": "16,16", "dtype": "float32", "init": "zeros"},
+    ),
+}
+LESS = {
+    "rows that no longer divide": {"params/w": {"x", "y"}},
+    "rows of which two devices are left": {"params/v": {"x"}},
+    "more rows": {"params/w": {"x", "y"}},
+    "too few rows": {"params/w": {"x", "y"}},
+    "anew": {"params/w": {"x", "y"}},
+}
+
+
+@pytest.fixture(scope="module")
+def spread(tmp_path_factory):
+    """Params on a mesh of 4 × 2 devices, and Adam's state of them; its count, which comes first, is on one device."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(4, 2), ("x", "y"))
+    params = {
+        name: jax.device_put(
+            np.arange(np.prod(shape), dtype=np.float32).reshape(shape),
+            NamedSharding(mesh, PARTITIONS[name]),
+        )
+        for name, shape in SHAPES.items()
+    }
+    tree = {"params": params, "opt_state": optax.adam(1e-3).init(params)}
+    return save(tmp_path_factory.mktemp("spread") / "saved", tree)
+
+
+def axes(partition):
+    """The mesh axes over which something is split."""
+    every = (part if isinstance(part, tuple) else (part,) for part in partition)
+    return {name for part in every for name in part if name is not None}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_what_is_left_of_a_sharding_is_what_fits_and_less_is_said(spread, tmp_path, edit):
+    kind, fields = EDITS[edit]
+    plan = plan_of([operation_from_options(kind, fields)])
+    options = surgery.Options(optimizer_kind="adam")
+    said = surgery.plan(str(spread), plan, options=options)
+    done = surgery.apply(str(spread), str(tmp_path / "new"), plan, options=options)
+
+    told = [note for note in done.notes if "no longer split" in note]
+    assert told == [note for note in said.notes if "no longer split" in note]
+    lost = LESS.get(edit, {})
+    assert len(told) == len(lost)
+    for path, names in lost.items():
+        assert f"'{path}'" in told[0]
+        assert all(f"`{name}`" in told[0] for name in names)
+
+    tree = restored(tmp_path / "new")
+    moments = tree["opt_state"][0]
+    for name, param in tree["params"].items():
+        assert {*param.sharding.device_set} == {*jax.devices()}
+        for slots in ("mu", "nu"):
+            assert {*moments[slots][name].sharding.device_set} == {*jax.devices()}
+        if name in PARTITIONS:
+            left = axes(PARTITIONS[name]) - lost.get(f"params/{name}", set())
+            assert axes(param.sharding.spec) == left
+            assert axes(moments["mu"][name].sharding.spec) == left
+    jax.jit(lambda p, m, n: jax.tree.map(lambda a, b, c: a + b + c, p, m, n))(
+        tree["params"], moments["mu"], moments["nu"]
+    )
