@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from surgery_cli.draft.expression import stored_in
 from surgery_cli.draft.recipe import SOURCE, Draft
@@ -20,39 +20,47 @@ from surgery_cli.words.pages import DocsPage
 _SHOWN: Final = 4
 
 
+class _Lost(NamedTuple):
+    """Axes of a mesh over which a leaf is no longer split; ``is_here``: of the mesh on which it is now."""
+
+    axes: tuple[str, ...]
+    is_here: bool
+
+
 def lost_splits(draft: Draft, plans: Mapping[str, ItemPlan]) -> list[Consequence]:
-    """A note for leaves that are split over fewer axes of their mesh than the leaves that they continue."""
-    found: dict[tuple[str, ...], list[LeafPath]] = {}
+    """A note for leaves that are split over fewer axes of a mesh than the leaves that they continue."""
+    found: dict[_Lost, list[LeafPath]] = {}
     for plan in plans.values():
         if isinstance(plan.item, PytreeItem):
-            for leaf in plan.of(Way.ENCODE, Way.ARRANGE):
-                if lost := tuple(_lost(draft, plan.item, leaf)):
+            for leaf in plan.of(Way.ENCODE, Way.ARRANGE, Way.GRAFT, Way.RAW):
+                lost = _lost(draft, plan.item, leaf)
+                if lost is not None and lost.axes:
                     found.setdefault(lost, []).append(leaf.draft_path)
-    return [_note(axes, paths) for axes, paths in found.items()]
+    return [_note(lost, paths) for lost, paths in found.items()]
 
 
-def _lost(draft: Draft, item: PytreeItem, leaf: PlannedLeaf) -> Iterator[str]:
-    """The axes of the mesh over which what a leaf continues was split, and it is not."""
+def _lost(draft: Draft, item: PytreeItem, leaf: PlannedLeaf) -> _Lost | None:
     home = leaf.output.home
     if home is None or leaf.output.is_resharded:
-        return
+        return None
     stored = {part.ref: part.spec for part in stored_in(leaf.output.recipe)}
     spec = draft.source_tree[home.path] if home.source == SOURCE else stored.get(home)
     was = NamedSharding.of_text(None if spec is None else spec.sharding)
     if was is None or not was.partition:
-        return
+        return None
     now = NamedSharding.of_text(sharding_of(item, leaf))
-    if now is None or now.mesh != was.mesh:  # among leaves over another one
-        return
-    left = {name for axes in now.partition for name in axes}
-    yield from (name for axes in was.partition for name in axes if name not in left)
+    left = {name for axes in (() if now is None else now.partition) for name in axes}
+    lost = tuple(name for axes in was.partition for name in axes if name not in left)
+    return _Lost(lost, now is not None and now.mesh == was.mesh)
 
 
-def _note(axes: tuple[str, ...], paths: list[LeafPath]) -> Consequence:
-    over = listed([f"`{axis}`" for axis in axes], word="and")
-    named = quoted(in_listed_order(paths), _SHOWN)
+def _note(lost: _Lost, paths: list[LeafPath]) -> Consequence:
+    over = listed([f"`{axis}`" for axis in lost.axes], word="and")
+    mesh = (
+        "the mesh, as the new shape cannot be" if lost.is_here else "the mesh that they come from"
+    )
     return Consequence(
         DocsPage.SHARDINGS_OF_EDITS,
-        f"no longer split over {over} of the mesh, as the new shape cannot be: {named}; a restore that"
-        " names no shardings puts more on each device, and `reshard` lays out anew",
+        f"no longer split over {over} of {mesh}: {quoted(in_listed_order(paths), _SHOWN)};"
+        " a restore that names no shardings puts more on each device, and `reshard` lays out anew",
     )

@@ -99,3 +99,45 @@ def test_what_is_left_of_a_sharding_is_what_fits_and_less_is_said(spread, tmp_pa
     jax.jit(lambda p, m, n: jax.tree.map(lambda a, b, c: a + b + c, p, m, n))(
         tree["params"], moments["mu"], moments["nu"]
     )
+
+
+DONORS = {
+    "a mesh of half the devices": ((2, 2), ("x", "z"), P("x", "z"), ("z",)),
+    "the same mesh": ((4, 2), ("x", "y"), P("y", "x"), ()),
+    "one device": (None, (), None, ()),
+}
+
+
+@pytest.mark.parametrize("here", ["on a mesh", "on one device"])
+@pytest.mark.parametrize("donor", DONORS)
+def test_what_comes_from_another_mesh_is_on_the_devices_of_the_rest(spread, tmp_path, donor, here):
+    grid, names, partition, lost = DONORS[donor]
+    values = np.arange(16 * 24, dtype=np.float32).reshape(16, 24)
+    leaf = jax.numpy.asarray(values)
+    if grid is not None:
+        devices = np.array(jax.devices()[: np.prod(grid)]).reshape(grid)
+        sharding = NamedSharding(jax.sharding.Mesh(devices, names), partition)
+        leaf = jax.device_put(values, sharding)
+    save(tmp_path / "donor", {"params": {"v": leaf, "new": leaf}})
+    source = spread
+    if here != "on a mesh":
+        one = {name: np.ones(shape, np.float32) for name, shape in SHAPES.items()}
+        source = save(tmp_path / "one", {"params": jax.tree.map(jax.numpy.asarray, one)})
+    donor_text = str(tmp_path / "donor")
+    edits = [
+        ("add", {"at": "params/new", "with": donor_text, "from": "params/new"}),
+        ("replace", {"at": "params/v", "with": donor_text, "from": "params/v"}),
+    ]
+    plan = plan_of([operation_from_options(kind, fields) for kind, fields in edits])
+    kind = "adam" if source is spread else None
+    options = surgery.Options(optimizer="reset", optimizer_kind=kind)
+    done = surgery.apply(str(source), str(tmp_path / "new"), plan, options=options)
+    params = restored(tmp_path / "new")["params"]
+    assert len({frozenset(param.sharding.device_set) for param in params.values()}) == 1
+    jax.jit(lambda tree: sum(a.sum() for a in jax.tree.leaves(tree)))(params)
+    np.testing.assert_array_equal(params["new"], values)
+    if here == "on a mesh":
+        assert axes(params["v"].sharding.spec) == {"x", "y"}  # its place here says how
+        told = [note for note in done.notes if "of the mesh that they come from" in note]
+        assert bool(told) == bool(lost)
+        assert all(f"`{name}`" in told[0] for name in lost)

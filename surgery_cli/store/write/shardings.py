@@ -13,6 +13,7 @@ from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.sidecars import SHARDING, sharding_key
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
+from surgery_cli.tree.sharding import NamedSharding, trimmed
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 
@@ -42,18 +43,35 @@ def shardings(item: PytreeItem, plan: ItemPlan) -> Iterator[tuple[str, bytes]]:
 def sharding_of(item: PytreeItem, leaf: PlannedLeaf) -> str | None:
     """The leaf's sharding: its own, or its origin's; where its shape cannot be split so, a replicated one.
 
-    That of a leaf which had none is over the mesh of most others: JAX computes nothing with arrays on other devices.
+    What comes from elsewhere, or had none, is over the mesh of most others: JAX computes nothing with arrays on two.
     """
     if leaf.output.is_resharded and leaf.spec.sharding is not None:
         return leaf.spec.sharding
-    there = item.sidecars.sharding_of(leaf.name)
-    said = [there if leaf.origin is not item else None, leaf.spec.sharding, there]
+    there, own = item.sidecars.sharding_of(leaf.name), leaf.spec.sharding
+    usual = item.sidecars.usual_sharding
+    if leaf.origin is not item and own is not None and usual is not None:
+        own = _over_mesh_of(usual, own)
+    said = [there if leaf.origin is not item else None, own, there]
     texts = [text for text in said if text is not None]
     fitting = next((text for text in texts if _fits(text, leaf.spec)), None)
     if fitting is not None:
         return fitting
-    model = texts[0] if texts else item.sidecars.usual_sharding
+    model = texts[0] if texts else usual
     return None if model is None else _replicated(model)
+
+
+def _over_mesh_of(usual: str, own: str) -> str:
+    """A sharding of elsewhere as it can be here: over axes of the same names, where the usual one has a mesh."""
+    here, elsewhere = map(NamedSharding.of_text, (usual, own))
+    if here is None:
+        return usual
+    if elsewhere is None:
+        return _replicated(usual)
+    if here.mesh == elsewhere.mesh:
+        return own
+    names = {*here.mesh.names}
+    partition = [axes if names.issuperset(axes) else () for axes in elsewhere.partition]
+    return NamedSharding(here.mesh, trimmed(partition)).text
 
 
 def _fits(sharding: str, spec: LeafSpec) -> bool:
