@@ -186,6 +186,39 @@ def goes_on(folder, tx):
         same_bits(PROGRAMS[other].leaves(found), PROGRAMS[name].leaves(expected))
 
 
+SEARCHES = {
+    "zoom": optax.lbfgs(memory_size=2),
+    "backtracking": optax.chain(optax.sgd(1.0), optax.scale_by_backtracking_linesearch(5)),
+    "within others": optax.multi_transform(
+        {"body": optax.masked(optax.lbfgs(memory_size=2), kernels), "head": optax.adam(1e-2)},
+        by_layer,
+    ),
+}
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_the_value_that_a_line_search_keeps_is_a_variable_as_well(tmp_path, search):
+    """It is called as NNX calls what stands in a variable."""
+    tx = SEARCHES[search]
+    draws = np.random.default_rng(5)
+    state = Linen.fresh(tx)
+    opt_state = jax.tree.map(
+        lambda a: (a + jnp.asarray(draws.integers(1, 9, a.shape))).astype(a.dtype), state.opt_state
+    )
+    state = state.replace(opt_state=opt_state)
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "linen", state)
+    text, code = surgery("apply", tmp_path / "linen", tmp_path / "nnx", PLANS / "linen-to-nnx.yaml")
+    assert code == 0, text
+    arrived = Nnx.restored(tx, tmp_path / "nnx")
+    same_bits(Nnx.leaves(arrived), Linen.leaves(state))
+    like = ["--set", f"like={tmp_path / 'linen'}"]
+    plan = PLANS / "nnx-to-linen-like.yaml"
+    text, code = surgery("apply", tmp_path / "nnx", tmp_path / "back", plan, *like)
+    assert code == 0, text
+    same_bits(Linen.leaves(Linen.restored(tx, tmp_path / "back")), Linen.leaves(state))
+
+
 def test_another_optimizer_is_named_before_anything_is_written(tmp_path):
     with ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(tmp_path / "nnx", Nnx.saved(Nnx.fresh(optax.adam(1e-2))))
