@@ -1,4 +1,4 @@
-"""What `config.json` beside the weights says, where a variable of the plan says otherwise, and no shape tells."""
+"""What `config.json` beside the weights says, where the plan or the weights say otherwise, and no shape tells."""
 
 from __future__ import annotations
 
@@ -8,24 +8,30 @@ from typing import Any, Final
 import msgspec
 
 from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.inputs.peft_names import TENSOR
 from surgery_cli.planning import Plan
 from surgery_cli.store import filesystem
 from surgery_cli.store.export.companions import CONFIG
+from surgery_cli.store.export.config_keys import LAYERS, layers_of
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
+from surgery_cli.words.quantities import counted
 
 _HEAD_DIM: Final = "head_dim"
 
 
 def config_notes(checkpoint: Checkpoint, plan: Plan) -> list[Consequence]:
-    """A note for every number of the plan that is called like a key of the config, and is another there."""
-    numbers = {name: value for name, value in plan.variables.items() if _is_number(value)}
-    if not numbers or checkpoint.location.shape != "file":
+    """A note for every number of the plan that is called like a key of the config, and is another there.
+
+    And one where the config says more layers than the weights have: a file of them may be missing.
+    """
+    if checkpoint.location.shape != "file":
         return []
     config = _config(checkpoint)
-    notes = []
+    notes = [*_lacking(checkpoint, config)]
+    numbers = {name: value for name, value in plan.variables.items() if _is_number(value)}
     for name, value in numbers.items():
         said = dict(_said(config, name))
         if said and value not in said.values():
@@ -38,6 +44,21 @@ def config_notes(checkpoint: Checkpoint, plan: Plan) -> list[Consequence]:
                 )
             )
     return notes
+
+
+def _lacking(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Iterator[Consequence]:
+    """Weights may have layers beside those of the config, for more than one token ahead, and an adapter few of them."""
+    said = dict(_said(config, LAYERS))
+    names = [str(path[0]) for path in checkpoint.tree if len(path) == 1] if said else []
+    there = len(layers_of(names))
+    if not there or any(map(TENSOR.fullmatch, names)) or there >= min(said.values()):
+        return
+    found = listed([f"`{how}: {number}`" for how, number in said.items()], 3)
+    yield Consequence(
+        DocsPage.OTHER_FORMATS,
+        f"`{CONFIG}` beside the weights says {found}, and they have {counted(there, 'layer', 'layers')}: a part of them"
+        " may be missing",
+    )
 
 
 def _config(checkpoint: Checkpoint) -> Mapping[str, Any]:

@@ -60,3 +60,31 @@ def test_a_config_that_does_not_say_it_tells_nothing(folder, tmp_path, text):
     if text is not None:
         (folder / "config.json").write_text(text)
     assert notes(folder, tmp_path, "--set", "head_dim=8") == []
+
+
+LAYERS = {"num_hidden_layers": 5}
+
+
+@pytest.mark.parametrize("config", [LAYERS, {"text_config": LAYERS, "vision_config": {"depth": 2}}])
+def test_weights_of_fewer_layers_than_the_config_has_are_said(folder, tmp_path, config):
+    """A download may lack its last file, and the names that are left tell nothing of it."""
+    (folder / "config.json").write_text(json.dumps(config))
+    (said,) = notes(folder, tmp_path, "--set", "head_dim=4")
+    prefix = "text_config." if config is not LAYERS else ""
+    there = layers_in(folder / "model.safetensors")
+    assert f"`{prefix}num_hidden_layers: 5`, and they have {there} layers" in said
+
+
+@pytest.mark.parametrize("more", [0, -1])
+def test_weights_of_as_many_layers_or_more_are_not(folder, tmp_path, more):
+    """Some models have one beside those that they count, for the token after the next."""
+    count = layers_in(folder / "model.safetensors") + more
+    (folder / "config.json").write_text(json.dumps({"num_hidden_layers": count}))
+    assert notes(folder, tmp_path, "--set", "head_dim=4") == []
+
+
+def layers_in(file):
+    from safetensors import safe_open
+
+    with safe_open(file, "numpy") as weights:
+        return len({name.split(".")[2] for name in weights.keys() if ".layers." in name})  # noqa: SIM118

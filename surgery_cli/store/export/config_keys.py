@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from surgery_cli.tree.paths import LeafPath
@@ -27,6 +27,7 @@ _ROWS: Final = (
 )
 """Of how many heads, each of `head_dim`, the first axis of such weights is."""
 _LAYER: Final = re.compile(r"(?:.*\.)?(?:layers|layer|h)\.(\d+)\..*")
+LAYERS: Final = "num_hidden_layers"
 _TIED: Final = "tie_word_embeddings"
 
 
@@ -80,16 +81,25 @@ def _told(
             heads, rest = divmod(shape[0], size)
             found.setdefault(key, set()).update({heads, -1} if rest else {heads})
             by.setdefault(key, f"'{name}' has {shape[0]:,} rows, of heads of {size:,}")
-    layers = {match[1] for match in map(_LAYER.fullmatch, shapes) if match}
+    layers = layers_of(shapes)
     told: dict[str, tuple[int | bool, str]] = {
         key: (values.pop(), by[key]) for key, values in found.items() if len(values) == 1
     }
     if layers:
-        told["num_hidden_layers"] = len(layers), "so many numbers do the names of layers have"
+        told[LAYERS] = len(layers), "so many numbers do the names of layers have"
     if any(True for _ in _named(shapes, _EMBEDDING, 0)):
         has_head = any(True for _ in _named(shapes, _HEAD, 0))
         told[_TIED] = not has_head, f"there is {'a' if has_head else 'no'} 'lm_head.weight'"
     return told
+
+
+def layers_of(names: Iterable[str]) -> set[int]:
+    """The numbers of layers in the names of weights.
+
+    >>> layers_of(["model.layers.0.mlp.weight", "model.layers.10.mlp.weight", "model.norm.weight"])
+    {0, 10}
+    """
+    return {int(match[1]) for match in map(_LAYER.fullmatch, names) if match}
 
 
 def _named(
