@@ -11,7 +11,12 @@ from pathlib import Path
 
 from surgery_cli.proof.sharding_file import lacking_notes
 from surgery_cli.proof.side_items import item_faults, root_file_fault
-from surgery_cli.proof.step_metadata_file import folder_notes, step_faults, unreadable_notes
+from surgery_cli.proof.step_metadata_file import (
+    folder_notes,
+    step_faults,
+    unmarked_notes,
+    unreadable_notes,
+)
 from surgery_cli.proof.tree_files import Fault, tree_faults
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import Listing
@@ -50,7 +55,12 @@ def metadata_faults(checkpoint: Checkpoint) -> list[Fault]:
 
 def restore_notes(checkpoint: Checkpoint) -> list[Note]:
     """What is lost or in the way and no fault, as Orbax restores every leaf without: which of its restores fail."""
-    return lacking_notes(checkpoint) + folder_notes(checkpoint) + unreadable_notes(checkpoint)
+    return [
+        *lacking_notes(checkpoint),
+        *folder_notes(checkpoint),
+        *unreadable_notes(checkpoint),
+        *unmarked_notes(checkpoint),
+    ]
 
 
 def copy_notes(checkpoint: Checkpoint) -> list[Note]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from surgery_cli.proof.damaged_text import json_object, resembled
 from surgery_cli.proof.side_items import json_fault
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import Listing, holds_pytree
+from surgery_cli.store.filesystem.listing import COMMIT_MARK, Listing, holds_pytree
 from surgery_cli.store.locate.items import STEP_METADATA, V1_MARK, item_handlers, step_items
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.words.lists import quoted
@@ -104,6 +104,23 @@ def folder_notes(checkpoint: Checkpoint) -> list[Note]:
             f"{named} beside the items that `{STEP_METADATA}` names: {ONLY_WITH_ARGUMENTS}",
         )
     ]
+
+
+def unmarked_notes(checkpoint: Checkpoint) -> list[Note]:
+    """Items without a mark of their own, where Orbax asks for one: it restores them with their step alone."""
+    location = checkpoint.location
+    is_item = location.shape == "item"
+    if not filesystem.needs_commit_mark(location.root):
+        return []
+    if location.folder_of_items is None and not is_item:
+        return []
+    items = [*location.items.items(), *location.other_items.items()]
+    unmarked = [name for name, item in items if not filesystem.is_file(item / COMMIT_MARK)]
+    if not unmarked:
+        return []
+    said = f"of {quoted(unmarked, 4, word='and')} there is no `{COMMIT_MARK}`"
+    restored = "Orbax restores the step, and no such item by its own address"
+    return [Consequence(DocsPage.CHECKED_BY_VERIFY, f"{said}: {restored}")]
 
 
 def step_faults(place: Path) -> Iterator[tuple[str, str]]:

@@ -109,7 +109,7 @@ def requests_of_run(
         compact = prepared.compact[name]
         is_read_before = buffered or (is_per_leaf(plan.item) and not options.distributed)
         add_written(tally, plan, memory_bytes, compact=compact, buffered=is_read_before)
-    _add_around(tally, prepared, options, buffered=buffered)
+    _add_around(tally, prepared, target, options, buffered=buffered)
     if options.seal:
         add_sealing(tally, prepared)
     if options.resume:
@@ -174,13 +174,15 @@ def _add_export(tally: Tally, prepared: Prepared, export: Exported) -> None:
         tally.read_back(parts(file.bytes) + 1, file.bytes)
 
 
-def _add_around(tally: Tally, prepared: Prepared, options: Options, *, buffered: bool) -> None:
+def _add_around(
+    tally: Tally, prepared: Prepared, target: Path, options: Options, *, buffered: bool
+) -> None:
     """The lock, marks and the record; manifests and other small files; looks at what stands there."""
     tally.look_at(prepared.checkpoint.location.root, _LOOKS_AT_SOURCE)
     tally.other(_OTHERS)
     tally.write_beside(1, _LOCK_BYTES)
     tally.write(1, _RECORD_BYTES + record_bytes(prepared, options))
-    marks = _count_marks(prepared.checkpoint)
+    marks = _count_marks(prepared.checkpoint, target)
     tally.copy(marks, marks * _LOCK_BYTES)
     for name, plan in prepared.plans.items():
         if isinstance(plan.item, PytreeItem):
@@ -237,12 +239,16 @@ def _add_file(tally: Tally, plan: ItemPlan, *, buffered: bool) -> None:
     tally.read_back(parts(size), size)
 
 
-def _count_marks(checkpoint: Checkpoint) -> int:
-    """How many marks say in the end that the result is whole: its own, and those that items of the source have."""
-    step = checkpoint.location.step_directory
+def _count_marks(checkpoint: Checkpoint, target: Path) -> int:
+    """How many marks say in the end that the result is whole: its own, those of the source, and of items."""
+    location = checkpoint.location
+    step = location.step_directory
     if step is None or not filesystem.is_folder(step):
         return 0
     found = {path for path, entry in files_below(step) if entry.name == COMMIT_MARK}
+    if location.folder_of_items is not None and filesystem.needs_commit_mark(target):
+        items = (*location.items.values(), *location.other_items.values())
+        found |= {f"{item.name}/{COMMIT_MARK}" for item in items}
     return len(found | {COMMIT_MARK})
 
 

@@ -2,10 +2,12 @@
 
 import itertools
 import json
+import shutil
 
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
+from etils import epath
 
 from tests.buckets.checkpoints import MARK, SAMPLES, TREE, saved, uploaded
 from tests.buckets.test_destinations import downloaded
@@ -97,3 +99,41 @@ def test_what_is_on_record_of_the_step_and_of_the_item_is_found_of_both(
     assert not whole["findings"]
     entries = surgery("log", f"{service.root}/new/250", "--json").document["entries"]
     assert [entry["items"] for entry in entries] == [["extra"], ["default"]]
+
+
+def restored_by_itself(address):
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        return checkpointer.restore(epath.Path(address))
+
+
+@pytest.mark.parametrize("source", ["in the bucket", "on this disk"])
+def test_an_item_without_a_mark_is_told_of_and_the_result_has_one(
+    bucket, surgery, tmp_path, source
+):
+    """Orbax restores it with its step, and not by its own address."""
+    run = "gs://bkt/run"
+    if source == "in the bucket":
+        uploaded(bucket, SAMPLES / "digits_manager", run)
+        bucket.remove(f"run/250/default/{MARK}")
+        with pytest.raises(ValueError, match="incomplete"):
+            restored_by_itself(f"{run}/250/default")
+        for place in (f"{run}@250", f"{run}/250/default"):
+            said = surgery("verify", place)
+            assert said.code == 0
+            assert f"of 'default' there is no `{MARK}`" in said.out
+        assert MARK in surgery("doctor", run, "--settled", "0").out
+        sound = surgery("verify", f"{run}@500").out
+        assert MARK not in sound
+        step = f"{run}/250"
+    else:
+        step = shutil.copytree(SAMPLES / "digits_manager" / "250", tmp_path / "250")
+        for mark in step.rglob(MARK):
+            mark.unlink()
+    edit = ("params/Dense_1", "--by", "2", "--optimizer", "keep")
+    told = surgery("rescale", step, f"{run}-new/250", *edit, "--dry-run", "--json")
+    wrote = surgery("rescale", step, f"{run}-new/250", *edit, "--json")
+    assert (told.code, wrote.code) == (0, 0)
+    restored_by_itself(f"{run}-new/250/default")
+    metrics = f"run-new/250/metrics/{MARK}"
+    assert (metrics in bucket.names()) == bool(bucket.names("run-new/250/metrics"))
+    assert MARK not in surgery("verify", f"{run}-new/250").out

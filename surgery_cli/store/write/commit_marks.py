@@ -17,7 +17,7 @@ from surgery_cli.store.locate.location import locate
 def commit_marks(new: Path, linker: Linker) -> list[Path]:
     """Where marks go, innermost first: to where the source had some, and to what Orbax takes for one save.
 
-    None, where a name is given at once.
+    Where it asks for marks, each item is one as well. None, where a name is given at once.
     """
     if filesystem.renames(new):
         return []
@@ -27,6 +27,9 @@ def commit_marks(new: Path, linker: Linker) -> list[Path]:
         assert location.step_directory is not None
         if filesystem.is_folder(location.step_directory):
             marks.add(location.step_directory / COMMIT_MARK)
+        if location.folder_of_items is not None and filesystem.needs_commit_mark(new):
+            items = (*location.items.values(), *location.other_items.values())
+            marks.update(item / COMMIT_MARK for item in items)
     return sorted(marks, key=lambda mark: (-len(mark.parts), str(mark)))
 
 
