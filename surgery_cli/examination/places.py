@@ -88,8 +88,12 @@ def places_at(path: Path) -> list[Place]:
 
 
 def _left_in(place: Place) -> list[Place]:
-    """What runs of surgery have in a checkpoint, or have left there: an item that was put into it, say."""
-    if place.kind is not Kind.CHECKPOINT or not filesystem.is_folder(place.path):
+    """What runs of surgery have in a checkpoint, or have left there: an item that was put into it, say.
+
+    In a bucket nothing is read of the checkpoint as long as it stands there, and its own condition says so.
+    """
+    is_open = place.kind is Kind.CHECKPOINT and filesystem.renames(place.path)
+    if not is_open or not filesystem.is_folder(place.path):
         return []
     with suppress(NotPermittedError, PermissionError):
         left = [name for name in filesystem.names(place.path) if is_leftover(name)]
