@@ -421,3 +421,34 @@ def test_what_was_made_of_a_single_file_is_undone(tmp_path: Path, suffix: str) -
         np.testing.assert_array_equal(_restored(tmp_path / "back")["a"], tree["a"])
     file.touch()
     assert _code("apply", str(other), str(tmp_path / "again"), str(undo)) == 2
+
+
+def _out_of_order(preview: Any) -> list[str]:
+    return [note for note in preview.notes if "this undoes a run after which" in note]
+
+
+def test_a_plan_that_undoes_another_run_than_the_last_is_told_of(
+    source: Path, tmp_path: Path
+) -> None:
+    """What came after it stays in the slots: the params would be as they were, and their moments not."""
+    edits = [
+        {"op": "cast", "at": "params/head", "to": "bfloat16"},
+        {"op": "rescale", "at": "params/head", "by": 0.25},
+        {"op": "rename", "at": "params/head", "to": "params/top"},
+    ]
+    steps = [source]
+    undoing = []
+    for number, edit in enumerate(edits):
+        steps.append(tmp_path / f"s{number}")
+        _applied(steps[-2], steps[-1], edit)
+        undoing.append(plan_from_document(surgery.inverse(str(steps[-1])).plan))
+    said = {
+        (at, of): _out_of_order(surgery.plan(str(steps[at]), undoing[of]))
+        for at, of in ((1, 0), (2, 1), (3, 2), (2, 0))
+    }
+    assert [key for key, notes in said.items() if notes] == [(2, 0)]
+    assert "`rescale`" in said[2, 0][0]
+    done = surgery.apply(str(steps[2]), str(tmp_path / "wrong"), undoing[0])
+    assert _out_of_order(done) == said[2, 0]
+    surgery.apply(str(steps[2]), str(tmp_path / "back"), undoing[1])
+    assert _out_of_order(surgery.plan(str(tmp_path / "back"), undoing[0])) == []

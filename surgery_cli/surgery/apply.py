@@ -53,6 +53,7 @@ from surgery_cli.surgery.space import check_space
 from surgery_cli.surgery.staged_result import write
 from surgery_cli.surgery.step_metrics import with_metrics_or_not
 from surgery_cli.surgery.traffic import costs
+from surgery_cli.surgery.undo_order import undone_out_of_order
 from surgery_cli.words.notes import Consequence, Remark
 from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import byte_text
@@ -234,6 +235,7 @@ def _ready(
     removed = remove_dead(target, stale=options.stale) if is_to_go else []
     notes = preview_notes(prepared, destination, options)
     notes += config_notes(prepared.checkpoint, plan)
+    notes += undone_out_of_order(prepared.checkpoint, plan)
     for note in memory_notes(prepared.needs, options.memory_bytes):
         say(str(note))  # nothing has been read; the report says it as well
     notes += [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from difflib import SequenceMatcher
@@ -16,6 +15,7 @@ from surgery_cli.optimizer.detect.survey import survey as survey_of_optimizer
 from surgery_cli.proof.on_record import read_record
 from surgery_cli.proof.record_parts import ChangedLeaf, Run
 from surgery_cli.proof.surgery_json import Record
+from surgery_cli.proof.undone_runs import standing
 from surgery_cli.salvage.decoded_arrays import spec_of
 from surgery_cli.salvage.filling import Fill
 from surgery_cli.salvage.leaves import SavedLeaf
@@ -124,13 +124,8 @@ class _History:
     """
 
     def __init__(self, record: Record | None) -> None:
-        runs = deque([] if record is None else record.runs)
         self._runs: list[tuple[Run, bytes, dict[str, ChangedLeaf]]] = []
-        while runs:
-            run = runs.popleft()
-            if runs and _undoes(run, runs[0]):
-                runs.popleft()
-                continue
+        for run in standing([] if record is None else record.runs):
             mark = msgspec.json.encode([run.plan, run.donors], order="deterministic")
             self._runs.append((run, mark, {leaf.path: leaf for leaf in run.leaves}))
 
@@ -149,15 +144,6 @@ class _History:
                 break
             now = _spellings(leaf.from_, front)
         return found[::-1]
-
-
-def _undoes(later: Run, run: Run) -> bool:
-    """True if a run was about the same trees as the one before it, by the plan that undoes that."""
-    undoing = (run.inverse or {}).get("edits")
-    return bool(undoing) and (undoing, run.edited_trees) == (
-        later.plan.get("edits"),
-        later.edited_trees,
-    )
 
 
 def _spellings(path: str, front: str) -> set[str]:

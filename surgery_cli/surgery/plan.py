@@ -24,6 +24,7 @@ from surgery_cli.surgery.source_and_destination import check_target, path_of
 from surgery_cli.surgery.space import check_space
 from surgery_cli.surgery.step_metrics import with_metrics_or_not
 from surgery_cli.surgery.traffic import costs
+from surgery_cli.surgery.undo_order import undone_out_of_order
 from surgery_cli.words.notes import Remark
 from surgery_cli.words.pages import DocsPage
 
@@ -71,6 +72,7 @@ def plan(
         check_space(target, estimate.bytes_written + estimate.bytes_copied, prepared, options)
     notes = preview_notes(prepared, destination, options)
     notes += config_notes(prepared.checkpoint, plan)
+    notes += undone_out_of_order(prepared.checkpoint, plan)
     if options.probe is not None:
         said = f"the probe of {options.probe} runs on the result, once that is written"
         notes.append(Remark(DocsPage.PROBE_BEFORE_COMMIT, said))

@@ -51,6 +51,7 @@ class DocsPage(StrEnum):
     RESCUE_LOOK = "docs/rescue.md#what-it-looks-at"
     RESCUE_WRITES = "docs/rescue.md#what-it-writes"
     RESHARD = "docs/layout.md#reshard"
+    UNDOING = "docs/undoing.md"
     SHARDINGS_OF_EDITS = "docs/layout.md#what-edits-do-with-shardings"
     RESIZE = "docs/operations.md#resize"
     RESUME = "docs/how-it-writes.md#--resume"

@@ -1,0 +1,38 @@
+"""A plan that undoes a run on record which was not the last: what came after it stays, in part."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.planning import Plan
+from surgery_cli.proof.on_record import read_record, runs_of
+from surgery_cli.proof.undone_runs import is_undone_by, standing
+from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.words.lists import listed
+from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
+
+
+def undone_out_of_order(checkpoint: Checkpoint, plan: Plan) -> list[Consequence]:
+    """A note where other runs on record came after the one that a plan undoes, and stand."""
+    try:
+        record = read_record(checkpoint)
+    except CheckpointError:  # which is said elsewhere
+        return []
+    if record is None or not record.draft:
+        return []
+    document = plan.document()
+    runs = list(standing(runs_of(checkpoint, record)))
+    later = list(takewhile(lambda run: not is_undone_by(run, document), runs))
+    if not later or len(later) == len(runs):
+        return []
+    names = dict.fromkeys(str(edit["op"]) for run in later for edit in run.plan.get("edits", ()))
+    came = listed([f"`{name}`" for name in names], 4, word="and")
+    return [
+        Consequence(
+            DocsPage.UNDOING,
+            f"this undoes a run after which there was another, with {came}: what that did to other leaves, the slots"
+            " of the optimizer say, stays; `surgery plan SRC --inverse` undoes the last run, which belongs first",
+        )
+    ]
