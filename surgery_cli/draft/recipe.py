@@ -15,6 +15,7 @@ from surgery_cli.draft.effect import Effect
 from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored, stored_in, with_spec
 from surgery_cli.draft.factor import Factor
 from surgery_cli.draft.kernel import Nothing
+from surgery_cli.draft.removed import removed_leaves
 from surgery_cli.draft.slots import Clock, Slot
 from surgery_cli.draft.taking import Taking
 from surgery_cli.tree.dtypes import is_complex, is_floating
@@ -260,14 +261,10 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def removed(self) -> list[LeafPath]:
-        """Source leaves from which no output leaf is made at the same path or elsewhere.
-
-        The next element of a list, that moved up to its place, is none; an empty container that got leaves is not gone.
-        """
-        used = {h.path for out in self.leaves.values() for h in out.homes if h.source == SOURCE}
-        stands = {p: self.standing(p) for p in self.source_tree if p not in used}
-        others = {p for p, out in self.leaves.items() if out.home and out.home.source == SOURCE}
-        gone = [p for p, place in stands.items() if place not in self.leaves or place in others]
+        """See ``removed_leaves``; an empty container that got leaves is not gone."""
+        stands = {path: self.standing(path) for path in self.source_tree}
+        homes = {path: output.homes for path, output in self.leaves.items()}
+        gone = removed_leaves(stands, homes, self.slots)
         return [p for p in gone if not (self.source_tree[p].empty and stands[p] in self.tree.nodes)]
 
     @cached_property
@@ -289,7 +286,7 @@ _DERIVED_FROM: Final = {
     "tree": ("leaves",),
     "slots_of": ("slots",),
     "changed": ("leaves", "items"),
-    "removed": ("leaves", "items", "source_tree"),
+    "removed": ("leaves", "items", "source_tree", "slots"),
 }
 """From which fields of a draft its cached properties follow, but for ``texts`` and the digest."""
 

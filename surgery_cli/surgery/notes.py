@@ -270,7 +270,8 @@ def remains_notes(
 ) -> list[Consequence]:
     """That a removed leaf is gone from the tree, and not from the files that the result shares with the source."""
     shares_files = any(plan.item.layout.startswith("ocdbt") for plan in plans.values())
-    if not draft.removed or not shares_files or any(compact.values()):
+    has_values = any(draft.source_tree[path].has_array for path in draft.removed)
+    if not has_values or not shares_files or any(compact.values()):
         return []
     without = "`--compact always` leaves them out"
     return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from surgery_cli.operations.mask import Mask
 from surgery_cli.operations.prune import Prune
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
-from surgery_cli.planning import plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from tests.installed import installed
 
 PARAMS = {"w": np.linspace(1, 2, 24, dtype=np.float32).reshape(6, 4)}
@@ -73,3 +74,31 @@ def test_they_are_what_the_params_become(states: Path, tmp_path: Path, edit: str
         assert copies, name
         for copy in copies:
             np.testing.assert_array_equal(copy, wanted, err_msg=name)
+
+
+@pytest.mark.parametrize("shape", ["", "6,5"], ids=["same shape", "another"])
+@pytest.mark.parametrize("name", COPIES)
+def test_a_copy_that_takes_new_values_with_its_param_is_not_removed(
+    tmp_path: Path, name: str, shape: str
+) -> None:
+    make, field = COPIES[name]
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "state", {"params": PARAMS, "opt_state": make().init(PARAMS)})
+    fields = {"at": "params/w", "init": "lecun_normal"} | ({"shape": shape} if shape else {})
+    plan = plan_of([operation_from_options("reinit", fields)])
+    kind = "schedule_free_adamw" if name == "schedule_free" else None
+    options = surgery.Options(optimizer="reset", optimizer_kind=kind)
+    done = surgery.apply(str(tmp_path / "state"), str(tmp_path / "new"), plan, options=options)
+    assert done.removed == []
+    assert not [note for note in done.notes if "removed values" in note]
+    assert json.loads((tmp_path / "new" / "surgery.json").read_text())["removed"] == []
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        found = checkpointer.restore(tmp_path / "new")
+    copies = [
+        leaf
+        for path, leaf in jax.tree.leaves_with_path(found["opt_state"])
+        if f"'{field}'" in jax.tree_util.keystr(path)
+    ]
+    assert copies
+    for copy in copies:
+        np.testing.assert_array_equal(copy, found["params"]["w"])
