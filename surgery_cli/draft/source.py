@@ -35,5 +35,9 @@ class Source(Protocol):
     def step_formats(self) -> Sequence[str]:
         """In which formats these are named: steps of several are of several runs."""
 
+    @property
+    def tells_kinds(self) -> bool:
+        """False if all its arrays are NumPy's, as its format has no others: nothing says what they are elsewhere."""
+
     def beside(self, name: str) -> bytes | None:
         """What is in a small file of this name that stands with its arrays; None if there is none."""

@@ -21,7 +21,12 @@ from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.cast import check_storable
 from surgery_cli.operations.drawing import Drawing
-from surgery_cli.operations.new_leaves import refuse_old_slots, with_new_leaves
+from surgery_cli.operations.new_leaves import (
+    kind_here,
+    of_kind,
+    refuse_old_slots,
+    with_new_leaves,
+)
 from surgery_cli.operations.new_places import (
     check_place,
     node_of,
@@ -160,8 +165,9 @@ init: normal
                 for path, spec in found.items()
             }
         if tree is not None and there is not None and (self.shape is None or there not in tree):
+            kind = kind_here(scene.open(split_entry(str(self.with_))[0])[1], draft)
             return {
-                place / path[len(there) :]: _New(self._stated(spec), None, path)
+                place / path[len(there) :]: _New(self._stated(of_kind(spec, kind)), None, path)
                 for path, spec in tree.items()
                 if path.is_below(there)
             }

@@ -48,6 +48,7 @@ class ArraySource:
 
     fingerprint = "array-source"
     step_formats: tuple[str, ...] = ()
+    tells_kinds = True
 
     def __init__(self, arrays: Mapping[str, Any], **fields: Any) -> None:
         self.arrays = {path_of(text): array for text, array in arrays.items()}

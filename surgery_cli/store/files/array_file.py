@@ -49,6 +49,7 @@ class ArrayFile:
         CheckpointError: the file is damaged, or holds pickled objects.
     """
 
+    tells_kinds: Final = False
     step: Final = None
     steps: Final[Mapping[int, str]] = MappingProxyType({})
     step_formats: Final = ()

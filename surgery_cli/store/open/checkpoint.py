@@ -77,16 +77,13 @@ class Checkpoint:
         """The trees of the step that were not chosen, opened; for one that cannot be read, why."""
         found: dict[str, PytreeItem | CheckpointError] = {}
         for name, path in self.location.other_items.items():
-            if not is_tree(path):
-                continue
-            item = PytreeItem(path)
-            try:
-                with reading(path):
-                    _ = item.leaves
-            except CheckpointError as error:
-                found[name] = error
-            else:
-                found[name] = item
+            if is_tree(path):
+                found[name] = item = PytreeItem(path)
+                try:
+                    with reading(path):
+                        _ = item.leaves
+                except CheckpointError as error:
+                    found[name] = error
         return found
 
     def place(self, path: LeafPath) -> tuple[str, LeafPath]:
@@ -165,6 +162,11 @@ class Checkpoint:
         with reading(self.location.root):
             return self._now()
 
+    @property
+    def tells_kinds(self) -> bool:
+        files = (item for item in self.items.values() if isinstance(item, FileItem))
+        return all(file.tells_kinds for file in files)
+
     def beside(self, name: str) -> bytes | None:
         """What is in a small file of this name in the folder that was named; None if there is none."""
         with reading(self.location.root):
@@ -226,11 +228,8 @@ class Checkpoint:
 
     def address_of(self, item: str | None) -> str:
         """Text that opens an item of it again, if one was chosen, else all of it."""
-        return (
-            self.address
-            if item is None or item not in self.items
-            else str(self.location.items[item])
-        )
+        place = self.location.items.get(item or "")
+        return self.address if item is None or place is None else str(place)
 
     @property
     def places(self) -> frozenset[str]:

@@ -34,6 +34,11 @@ class FileItem:
         check_paths(found, self.directory)
         return found
 
+    @property
+    def tells_kinds(self) -> bool:
+        """True for a format that tells arrays of JAX from NumPy's."""
+        return self.format is FileFormat.FLAX
+
     def read(self, path: LeafPath, window: Window | None = None) -> Any:
         return self.content.read(path, window)
 
