@@ -79,11 +79,12 @@ class _Undoing(msgspec.Struct):
 
 
 class _Origin(NamedTuple):
-    """The checkpoint that was edited, if it is there as it was then; else why it is not."""
+    """The checkpoint that was edited, if it is there as it was then; else why it is not, and what helps."""
 
     address: str
     checkpoint: Checkpoint | None
     why: str = ""
+    fix: str = "put it back where it was"
 
 
 def _origin_of(record: Record, path: Path) -> _Origin:
@@ -100,7 +101,10 @@ def _origin_of(record: Record, path: Path) -> _Origin:
     except SurgeryError as error:
         return _Origin(address, None, error.problems[0].what)
     if found.fingerprint != record.source_fingerprint:
-        return _Origin(address, None, "it has changed since")
+        if found.location.shape != "file":
+            return _Origin(address, None, "it has changed since")
+        why = "it has changed since, or was written anew: a file is known by its time, too"
+        return _Origin(address, None, why, "put it back with that (`cp -p` copies it)")
     return _Origin(address, found)
 
 
@@ -144,7 +148,7 @@ def _check_there(record: Record, origin: _Origin) -> None:
             "the record does not say how to undo the run",
             why=f"surgery {record.surgery} wrote it, or the run was one of several hosts; only '{origin.address}' has"
             f" what stood there, and {origin.why}",
-            fix="put it back where it was",
+            fix=origin.fix,
         )
     if record.plan.get("reshard"):
         raise _lost("the change of chunks and shardings", origin)
@@ -159,7 +163,7 @@ def _lost(what: str, origin: _Origin) -> UndoError:
     return UndoError(
         f"{what} cannot be undone",
         why=f"only '{origin.address}' has what stood there, and {origin.why}",
-        fix="put it back where it was, then run the command again",
+        fix=f"{origin.fix}, then run the command again",
     )
 
 

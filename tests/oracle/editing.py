@@ -49,6 +49,7 @@ class InMemory:
     step = None
     steps: Mapping[int, str] = {}
     step_formats: tuple[str, ...] = ()
+    tells_kinds = True
     items: Mapping[str, Any] = {"": SimpleNamespace(layout="in memory")}
     location = SimpleNamespace(
         prefix_items=False,
