@@ -452,3 +452,20 @@ def test_a_plan_that_undoes_another_run_than_the_last_is_told_of(
     assert _out_of_order(done) == said[2, 0]
     surgery.apply(str(steps[2]), str(tmp_path / "back"), undoing[1])
     assert _out_of_order(surgery.plan(str(tmp_path / "back"), undoing[0])) == []
+
+
+def test_where_the_result_has_taken_the_place_of_its_source_that_is_said(
+    source: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(source, tmp_path / "run")
+    _applied(tmp_path / "run", tmp_path / "new", {"op": "rescale", "at": "params/head", "by": 3})
+    (tmp_path / "run").rename(tmp_path / "old")
+    (tmp_path / "new").rename(tmp_path / "run")
+    with pytest.raises(UndoError) as refused:
+        surgery.inverse(str(tmp_path / "run"))
+    assert "what stands there now is this result" in str(refused.value)
+    (tmp_path / "run").rename(tmp_path / "new")
+    (tmp_path / "old").rename(tmp_path / "run")
+    plan = plan_from_document(surgery.inverse(str(tmp_path / "new")).plan)
+    surgery.apply(str(tmp_path / "new"), str(tmp_path / "back"), plan)
+    _same(tmp_path / "back", source)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from shlex import quote
 from typing import Any, NamedTuple
 
@@ -44,7 +43,7 @@ def inverse(source: str, *, options: Options = Options()) -> reports.InversePlan
     with reading(path_at(source)):
         checkpoint = opened(source, step=chosen.step, item=chosen.item)
         record = last_run(checkpoint)
-        origin = _origin_of(record, record_path(checkpoint))
+        origin = _origin_of(record, checkpoint)
         _check_item(source, checkpoint, record, origin)
         _check_there(record, origin)
         document = _for(record, _proved(source, checkpoint, record, origin, chosen))
@@ -87,24 +86,28 @@ class _Origin(NamedTuple):
     fix: str = "put it back where it was"
 
 
-def _origin_of(record: Record, path: Path) -> _Origin:
-    """Raises a CheckpointError where the record at ``path`` says how to undo it, and does not."""
+def _origin_of(record: Record, result: Checkpoint) -> _Origin:
+    """Raises a CheckpointError where the record of a result says how to undo it, and does not."""
     address = ""
     try:
         if not isinstance(record.inverse, UnsetType):
             address = msgspec.convert(record.inverse, _Undoing).sources.get("source", "")
     except msgspec.ValidationError as error:
-        raise misfit(path, error) from None
+        raise misfit(record_path(result), error) from None
     address = address or (record.source if record.address is UNSET else record.address)
     try:
         found = open_checkpoint(address)
     except SurgeryError as error:
         return _Origin(address, None, error.problems[0].what)
     if found.fingerprint != record.source_fingerprint:
+        if found.places & result.places:
+            fix = f"it was moved: put it where it was, and '{result.address}' elsewhere"
+            return _Origin(address, None, "what stands there now is this result", fix)
         if found.location.shape != "file":
             return _Origin(address, None, "it has changed since")
         why = "it has changed since, or was written anew: a file is known by its time, too"
-        return _Origin(address, None, why, "put it back with that (`cp -p` copies it)")
+        fix = "put it back with its time of writing (`cp -p` keeps that)"
+        return _Origin(address, None, why, fix)
     return _Origin(address, found)
 
 
