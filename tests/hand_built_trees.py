@@ -35,6 +35,8 @@ def leaves_of(node, path=()):
 class HandBuilt:
     """A source with this structure."""
 
+    tells_kinds = True
+
     def __init__(self, structure, fingerprint="hand-built"):
         self.tree = TreeSpec(dict(leaves_of(structure)))
         self.fingerprint = fingerprint

@@ -11,6 +11,7 @@ from surgery_cli import reports
 from surgery_cli.draft.effect import keeps_start, name_of
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.inputs.buckets import path_at
+from surgery_cli.optimizer.follow.renamed_params import renamed_params
 from surgery_cli.planning import Plan
 from surgery_cli.settings.run import Options
 from surgery_cli.store.write.item_plan import Way
@@ -117,6 +118,7 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
         *repeated_loras(prepared.loras),
         *unmerged_notes(prepared.loras),
         *rearranged_kernels(checkpoint, draft),
+        *renamed_params(draft),
         *(lost_splits(draft, plans) if prepared.output is None else ()),
         *unread_notes(plans),
         *dead_notes(prepared.references, prepared.compact),

@@ -154,3 +154,56 @@ def test_a_twin_of_another_shape_than_its_param_is_said_to_need_a_word_from_then
     surgery.apply(str(tmp_path / "a"), str(tmp_path / "b"), plan_from_document({"edits": [twin]}))
     with pytest.raises(PlanError, match="cannot tell which params 'opt_state/0/mu' belongs to"):
         surgery.plan(str(tmp_path / "b"), plan_from_document({"edits": [param]}))
+
+
+def by_name(label: Any, other: Any) -> Any:
+    def labels(params: Any) -> Any:
+        return jax.tree_util.tree_map_with_path(
+            lambda path, _: label if "frozen" in jax.tree_util.keystr(path) else other, params
+        )
+
+    return labels
+
+
+NAMED = {
+    "partition": optax.partition(
+        {"f": optax.set_to_zero(), "t": optax.adam(1e-3)}, by_name("f", "t")
+    ),
+    "masked": optax.masked(optax.adam(1e-3), by_name(label=False, other=True)),
+    "adam": optax.adam(1e-3),
+}
+SWAP = {"params/frozen": "params/body", "params/body": "params/frozen"}
+MOVES = {
+    "rename": ([{"op": "rename", "at": "params/frozen", "to": "params/warm"}], True),
+    "swap": ([{"op": "rename", "moves": SWAP}], True),
+    "copy": ([{"op": "copy", "at": "params/frozen", "to": "params/new"}], True),
+    "to another format": ([{"op": "rename", "at": "params", "to": "model"}], False),
+    "values": ([{"op": "rescale", "at": "params/frozen", "by": 2}], False),
+    "no param": ([{"op": "rename", "at": "step", "to": "count"}], False),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_new_name_is_said_to_be_what_labels_may_go_by(name: str, tmp_path: Path) -> None:
+    """Orbax restores the result, and the script takes the param for one of another group."""
+    params = {part: {"w": np.ones((3, 2), np.float32)} for part in ("frozen", "body")}
+    state = NAMED[name].init(params)
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(
+            tmp_path / "source", {"params": params, "opt_state": state, "step": np.int32(3)}
+        )
+    for edit, (edits, is_told) in MOVES.items():
+        plan = plan_from_document({"edits": edits})
+        notes = map(str, surgery.plan(str(tmp_path / "source"), plan).notes)
+        said = [note for note in notes if "if it goes by names" in note]
+        assert len(said) == (is_told and name != "adam"), (edit, said)
+
+
+def test_muon_goes_by_axes_and_not_by_names(tmp_path: Path) -> None:
+    params = dict.fromkeys(("frozen", "body"), PARAMS)
+    state = contrib.muon(1e-3).init(params)
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "source", {"params": params, "opt_state": state})
+    plan = plan_from_document({"edits": MOVES["rename"][0]})
+    notes = map(str, surgery.plan(str(tmp_path / "source"), plan).notes)
+    assert not [note for note in notes if "if it goes by names" in note]

@@ -1,0 +1,54 @@
+"""Params under new names where states of the optimizer leave out some: a script may choose them by name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from surgery_cli.draft.recipe import SOURCE, Draft
+from surgery_cli.tree.listing import in_listed_order
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.lists import quoted
+from surgery_cli.words.notes import Consequence
+from surgery_cli.words.pages import DocsPage
+
+_SHOWN: Final = 3
+
+
+def renamed_params(draft: Draft) -> list[Consequence]:
+    """A note for params that got another name, or are copies, beside params of other groups that kept theirs.
+
+    Slots and holes go with them. For which params a state has slots, `optax.masked` and `optax.partition` ask a
+    function of the script, which the checkpoint does not hold.
+    """
+    groups: dict[LeafPath, set[LeafPath]] = {param: set() for param in draft.slots_of}
+    for slot in draft.slots.values():
+        param = draft.leaves.get(slot.param)
+        is_hole = slot.relation == "hole" and (param is None or not param.spec.empty)
+        if is_hole and slot.in_optimizer:
+            groups[slot.param].add(slot.state)
+    states = sorted({state for every in groups.values() for state in every})
+    if any(slot.optimizer == "muon" for slot in draft.slots.values()):  # which goes by axes
+        return []
+    if len({frozenset(every) for every in groups.values()}) < 2:
+        return []
+    was = {param: _before(draft, param) for param in groups if param in draft.leaves}
+    renamed = {param: old for param, old in was.items() if old not in (None, param)}
+    is_of_all = len(renamed) == len(was) and renamed.keys().isdisjoint(renamed.values())
+    if not renamed or is_of_all:  # to another format
+        return []
+    new = quoted(in_listed_order(renamed), _SHOWN)
+    old = quoted(in_listed_order(filter(None, renamed.values())), _SHOWN)
+    return [
+        Consequence(
+            DocsPage.OPTIMIZERS,
+            f"{quoted(states, _SHOWN)} {'leaves' if len(states) == 1 else 'leave'} out some params, and the script says"
+            f" which: if it goes by names, see that it takes {new} as it took {old}; `--like-init` holds the result"
+            " against it",
+        )
+    ]
+
+
+def _before(draft: Draft, param: LeafPath) -> LeafPath | None:
+    """Where a param stood in the source; None if it comes from elsewhere."""
+    home = draft.leaves[param].home
+    return draft.standing(home.path) if home is not None and home.source == SOURCE else None
