@@ -10,7 +10,13 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.proof.step_metadata_file import ONLY_WITH_ARGUMENTS
 from surgery_cli.proof.surgery_json import decoded
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import RECORD, Listing, holds_pytree, step_name
+from surgery_cli.store.filesystem.listing import (
+    COMMIT_MARK,
+    RECORD,
+    Listing,
+    holds_pytree,
+    step_name,
+)
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.locate.items import item_handlers, step_items
 from surgery_cli.store.locate.surroundings import checkpoint_at, folders_above
@@ -30,7 +36,8 @@ def put_into_notes(
     found = next(filter(None, map(checkpoint_at, above)), None)
     sealed = next(filter(_is_sealed, above), None)
     if found is None:
-        return _unlike_steps(target.absolute(), prepared)
+        lone = _unmarked(target.parent) if _is_step_of_items(target, prepared) else []
+        return _unlike_steps(target.absolute(), prepared) + lone
     around, name = found.path, str(target.absolute().relative_to(found.path))
     is_item = False
     if holds_pytree(found):
@@ -49,6 +56,23 @@ def put_into_notes(
         )
     if sealed is not None and not (is_sealed and is_item):
         said += f"; {_unsealed(sealed, is_replaced=filesystem.exists(target))}"
+    return [Consequence(DocsPage.ITEM_PUT_IN, said), *(_unmarked(around) if is_item else [])]
+
+
+def _is_step_of_items(target: Path, prepared: Prepared) -> bool:
+    """True if the folder of a destination is called a step, and the result is one tree, as its items are."""
+    around = step_name(target.parent.name)
+    return around is not None and not around.prefix and not prepared.draft.items.names
+
+
+def _unmarked(step: Path) -> list[Consequence]:
+    """That a step is unfinished for Orbax, where that asks for marks, whatever its items are."""
+    if not filesystem.needs_commit_mark(step) or filesystem.is_file(step / COMMIT_MARK):
+        return []
+    said = (
+        f"'{step}' has no `{COMMIT_MARK}`: as a step it is unfinished, to Orbax too, until an empty"
+    )
+    said += " file of that name stands there; put it there once all items are"
     return [Consequence(DocsPage.ITEM_PUT_IN, said)]
 
 

@@ -137,3 +137,22 @@ def test_an_item_without_a_mark_is_told_of_and_the_result_has_one(
     metrics = f"run-new/250/metrics/{MARK}"
     assert (metrics in bucket.names()) == bool(bucket.names("run-new/250/metrics"))
     assert MARK not in surgery("verify", f"{run}-new/250").out
+
+
+@pytest.mark.parametrize("step", [250, 700], ids=["an unfinished one", "a new one"])
+def test_an_item_of_a_step_without_a_mark_says_that_this_is_unfinished(bucket, surgery, step):
+    """Items may come one by one, and the step is whole once its own mark says so."""
+    run = uploaded(bucket, SAMPLES / "digits_manager", "gs://bkt/run")
+    bucket.remove(f"run/250/{MARK}")
+    edit = ("params/Dense_1", "--by", "2", "--optimizer", "keep")
+    put = ["rescale", f"{run}/500/default", f"{run}/{step}/extra", *edit, "--json"]
+    told, wrote = surgery(*put, "--dry-run"), surgery(*put)
+    for said in (told, wrote):
+        notes = [note for note in said.document["notes"] if f"has no `{MARK}`" in note]
+        assert len(notes) == 1
+        assert f"'{run}/{step}'" in notes[0]
+    assert surgery("inspect", f"{run}@{step}").code == 3
+    bucket.put("bkt", f"run/{step}/{MARK}", b"")
+    assert surgery("verify", f"{run}@{step}", "--item", "extra").code == 0
+    again = surgery("rescale", f"{run}/500/default", f"{run}/{step}/more", *edit, "--json")
+    assert not [note for note in again.document["notes"] if f"has no `{MARK}`" in note]
