@@ -469,3 +469,25 @@ def test_where_the_result_has_taken_the_place_of_its_source_that_is_said(
     plan = plan_from_document(surgery.inverse(str(tmp_path / "new")).plan)
     surgery.apply(str(tmp_path / "new"), str(tmp_path / "back"), plan)
     _same(tmp_path / "back", source)
+
+
+def test_runs_of_other_items_and_other_layouts_are_none_that_came_after(tmp_path: Path) -> None:
+    items = {name: {"w": jnp.arange(8.0), "m": jnp.ones(8)} for name in ("params", "opt")}
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        saves = {name: ocp.args.StandardSave(tree) for name, tree in items.items()}
+        manager.save(1, args=ocp.args.Composite(**saves))
+    of_params, of_opt = Options(item="params"), Options(item="opt")
+    rename = plan_from_document({"edits": [{"op": "rename", "at": "w", "to": "v"}]})
+    cast = plan_from_document({"edits": [{"op": "cast", "at": "m", "to": "bfloat16"}]})
+    for source, new, plan, options in (
+        ("run", "first", rename, of_params),
+        ("first", "second", cast, of_opt),
+    ):
+        surgery.apply(str(tmp_path / source), str(tmp_path / new), plan, options=options)
+    undo = plan_from_document(surgery.inverse(str(tmp_path / "second"), options=of_params).plan)
+    back = surgery.plan(str(tmp_path / "second"), undo, options=of_params)
+    assert _out_of_order(back) == []
+
+    assert _code("compact", str(tmp_path / "first"), str(tmp_path / "packed")) == 0
+    again = surgery.plan(str(tmp_path / "packed"), undo, options=of_params)
+    assert _out_of_order(again) == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from typing import Annotated, ClassVar, Final, Literal, NamedTuple
 
 import msgspec
@@ -22,8 +21,7 @@ from surgery_cli.operations.base import Scene
 from surgery_cli.operations.cast import check_storable
 from surgery_cli.operations.drawing import Drawing
 from surgery_cli.operations.new_leaves import (
-    kind_here,
-    of_kind,
+    Here,
     refuse_old_slots,
     with_new_leaves,
 )
@@ -38,7 +36,6 @@ from surgery_cli.operations.rekey import PlaceOperation
 from surgery_cli.operations.replace import Replace
 from surgery_cli.tree.number_ranges import read_range
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.sharding import NamedSharding, usual_mesh
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 from surgery_cli.words.advice import worded
 
@@ -85,7 +82,8 @@ class Add(Drawing, PlaceOperation, tag="add", kw_only=True, frozen=True):
     kind: Annotated[
         Literal["array", "numpy", "scalar"] | None,
         Meta(
-            description="How a training script holds them; `array` (of JAX) if nothing says, `numpy` in a tree of such."
+            description="How a training script holds them; `array` (of JAX) if nothing says, `numpy` in a tree of such"
+            " and of what JAX narrows."
         ),
     ] = None
     cast: Annotated[bool, Meta(description="Convert where the dtype there is another.")] = False
@@ -102,14 +100,14 @@ init: normal
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         specs: dict[LeafPath, _New] = {}
-        gathering = Gathering()
+        gathering, here = Gathering(), Here(draft)
         for text in [t for pattern in self.patterns for t in _numbered(pattern)]:
             with gathering.catching(field="at"):
                 place = place_of(text, draft)
                 _refuse_standing(place, draft, specs)
                 if self.twins == "carried":
                     _refuse_in_state(place, draft)
-                specs |= self._specs(place, draft, scene)
+                specs |= self._specs(place, here, scene)
         gathering.raise_if_any()
         new: dict[LeafPath, Output] = {}
         for path, leaf in specs.items():
@@ -150,8 +148,9 @@ init: normal
 
     # --- what the leaves will be -------------------------------------------------------------------------
 
-    def _specs(self, place: LeafPath, draft: Draft, scene: Scene) -> dict[LeafPath, _New]:
+    def _specs(self, place: LeafPath, here: Here, scene: Scene) -> dict[LeafPath, _New]:
         """The leaves at a place."""
+        draft = here.draft
         tree, there = self._of_source(place, scene) if isinstance(self.with_, str) else (None, None)
         if self.like:
             node = node_of(self.like, draft.tree, "the tree", "like")
@@ -165,11 +164,11 @@ init: normal
                 for path, spec in found.items()
             }
         if tree is not None and there is not None and (self.shape is None or there not in tree):
-            kind = kind_here(scene.open(split_entry(str(self.with_))[0])[1], draft)
+            source = scene.open(split_entry(str(self.with_))[0])[1]
             return {
-                place / path[len(there) :]: _New(self._stated(of_kind(spec, kind)), None, path)
+                new: _New(self._stated(here.held(new, spec, source)), None, path)
                 for path, spec in tree.items()
-                if path.is_below(there)
+                if path.is_below(there) and (new := place / path[len(there) :])
             }
         if self.shape is None or not self.dtype:
             raise PlanError(
@@ -182,7 +181,7 @@ init: normal
                 ),
                 field="like",
             )
-        model = _usual(draft)
+        model = here.usual
         alone = LeafSpec(kind=LeafKind.ARRAY, dtype=self.dtype)
         shape = shaped(alone, self.shape).shape
         spec = alone if model is None else rearranged(model, shape, [None] * len(shape))
@@ -238,17 +237,6 @@ init: normal
 
 def _output(recipe: Made, effect: Effect) -> Output:
     return Output(recipe, None, edits=(Edited("add", effect),))
-
-
-def _usual(draft: Draft) -> LeafSpec | None:
-    """A leaf as a tree holds them: of JAX, over the mesh of most leaves; or of NumPy where it has no others."""
-    specs = [output.spec for output in draft.leaves.values()]
-    arrays = [spec for spec in specs if spec.kind is LeafKind.ARRAY]
-    spread = [(one, spec) for spec in arrays if (one := NamedSharding.of_text(spec.sharding))]
-    mesh = usual_mesh(one for one, _ in spread)
-    over_it = (spec for one, spec in spread if one.mesh == mesh)
-    others = (spec for spec in specs if spec.kind is LeafKind.NUMPY)
-    return next(chain(over_it, arrays, others), None)
 
 
 def _numbered(text: str) -> Iterator[str]:

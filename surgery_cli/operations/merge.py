@@ -12,8 +12,7 @@ from surgery_cli.draft.recipe import Draft, Output
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.new_leaves import (
-    kind_here,
-    of_kind,
+    Here,
     refuse_old_slots,
     with_new_leaves,
 )
@@ -65,7 +64,7 @@ class Merge(PlaceOperation, tag="merge", kw_only=True, frozen=True):
         name, source = scene.open(self.with_)
         new: dict[LeafPath, Output] = {}
         both: dict[LeafPath, LeafRef] = {}
-        kind = kind_here(source, draft)
+        tree = Here(draft)
         for text in self.patterns or ("",):
             place = place_of(text, draft) if text else LeafPath()
             node = node_of(self.from_ or place.spelling, source.tree, f"'{self.with_}'", "from")
@@ -77,7 +76,7 @@ class Merge(PlaceOperation, tag="merge", kw_only=True, frozen=True):
                     if spec.kind is not LeafKind.EMPTY or not draft.leaves[here].spec.empty:
                         both[here] = LeafRef(name, path)
                 elif spec.kind is not LeafKind.EMPTY or here not in draft.tree.nodes:
-                    new[here] = Output.of(LeafRef(name, path), of_kind(spec, kind))
+                    new[here] = Output.of(LeafRef(name, path), tree.held(here, spec, source))
         filled = nodes_above(new)
         both = {
             path: ref

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
+from itertools import chain
+from typing import Final
 
 import msgspec
 
@@ -12,7 +15,10 @@ from surgery_cli.operations.base import Operation, Scene
 from surgery_cli.operations.rekey import rekey
 from surgery_cli.optimizer.follow.new_params import grown
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.sharding import NamedSharding, usual_mesh
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+
+_WIDE: Final = frozenset({"int64", "uint64", "float64", "complex128"})
 
 
 def refuse_old_slots(edit: Operation) -> None:
@@ -21,19 +27,49 @@ def refuse_old_slots(edit: Operation) -> None:
         edit.refuse_policy("slots of new params have nothing to keep")
 
 
-def kind_here(source: Source, draft: Draft) -> LeafKind | None:
-    """The kind that arrays of a source which tells none have in a tree: JAX's, unless there are NumPy's alone."""
-    if source.tells_kinds:
-        return None
-    kinds = {output.spec.kind for output in draft.leaves.values()}
-    is_of_numpy = LeafKind.NUMPY in kinds and LeafKind.ARRAY not in kinds
-    return LeafKind.NUMPY if is_of_numpy else LeafKind.ARRAY
+class Here:
+    """A tree that leaves come into: what is asked of it for each of them is found once."""
 
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
 
-def of_kind(spec: LeafSpec, kind: LeafKind | None) -> LeafSpec:
-    """An array of a kind that was found by ``kind_here``; other leaves are what they are."""
-    is_said = kind is None or spec.kind is not LeafKind.NUMPY
-    return spec if is_said else msgspec.structs.replace(spec, kind=kind)
+    @cached_property
+    def usual(self) -> LeafSpec | None:
+        """A leaf as the tree holds them: of JAX, over the mesh of most leaves; or of NumPy where it has no others."""
+        specs = [output.spec for output in self.draft.leaves.values()]
+        arrays = [spec for spec in specs if spec.kind is LeafKind.ARRAY]
+        spread = [(one, spec) for spec in arrays if (one := NamedSharding.of_text(spec.sharding))]
+        mesh = usual_mesh(one for one, _ in spread)
+        over_it = (spec for one, spec in spread if one.mesh == mesh)
+        others = (spec for spec in specs if spec.kind is LeafKind.NUMPY)
+        return next(chain(over_it, arrays, others), None)
+
+    def held(self, path: LeafPath, spec: LeafSpec, source: Source) -> LeafSpec:
+        """A leaf of a source as it is held at a place, where a file of arrays does not say: as JAX's that stand beside.
+
+        Of 64 bits JAX has nothing, unless a script asks for that: the tree has such arrays of JAX then.
+        """
+        if source.tells_kinds or spec.kind is not LeafKind.NUMPY:
+            return spec
+        is_beside = self._item(path) in self._of_jax
+        is_narrowed = spec.dtype in _WIDE and not any(
+            map(_WIDE.intersection, self._of_jax.values())
+        )
+        if is_narrowed or not is_beside:
+            return spec
+        return msgspec.structs.replace(spec, kind=LeafKind.ARRAY)
+
+    @cached_property
+    def _of_jax(self) -> dict[object, set[str]]:
+        """The dtypes of JAX's arrays, by item."""
+        found: dict[object, set[str]] = {}
+        for path, output in self.draft.leaves.items():
+            if output.spec.kind is LeafKind.ARRAY:
+                found.setdefault(self._item(path), set()).add(output.spec.dtype)
+        return found
+
+    def _item(self, path: LeafPath) -> object:
+        return path[0] if self.draft.items.is_prefixed and path else None
 
 
 def with_new_leaves(

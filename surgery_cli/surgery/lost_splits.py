@@ -1,7 +1,8 @@
-"""Leaves that were split over a mesh, and are not any more: its devices do not divide what an edit made of them."""
+"""Leaves that were split over a mesh, and are less so: its devices do not divide what an edit made of them, say."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -13,7 +14,8 @@ from surgery_cli.store.write.shardings import sharding_of
 from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.sharding import NamedSharding
-from surgery_cli.words.lists import listed, quoted
+from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
 
@@ -21,46 +23,47 @@ _SHOWN: Final = 4
 
 
 class _Lost(NamedTuple):
-    """Axes of a mesh over which a leaf is no longer split; ``is_here``: of the mesh on which it is now."""
+    """Into how many parts for the devices of a mesh a leaf was split, and is now."""
 
-    axes: tuple[str, ...]
-    is_here: bool
+    before: int
+    now: int
 
 
 def lost_splits(draft: Draft, plans: Mapping[str, ItemPlan]) -> list[Consequence]:
-    """A note for leaves that are split over fewer axes of a mesh than the leaves that they continue."""
+    """A note for leaves that are split over fewer devices of a mesh than the leaves that they continue."""
     found: dict[_Lost, list[LeafPath]] = {}
     for plan in plans.values():
         if isinstance(plan.item, PytreeItem):
             for leaf in plan.of(Way.ENCODE, Way.ARRANGE, Way.GRAFT, Way.RAW):
-                lost = _lost(draft, plan.item, leaf)
-                if lost is not None and lost.axes:
+                lost = _lost(draft, plan, leaf)
+                if lost is not None and lost.now < lost.before:
                     found.setdefault(lost, []).append(leaf.draft_path)
     return [_note(lost, paths) for lost, paths in found.items()]
 
 
-def _lost(draft: Draft, item: PytreeItem, leaf: PlannedLeaf) -> _Lost | None:
+def _lost(draft: Draft, plan: ItemPlan, leaf: PlannedLeaf) -> _Lost | None:
     home = leaf.output.home
     if home is None or leaf.output.is_resharded:
         return None
     stored = {part.ref: part.spec for part in stored_in(leaf.output.recipe)}
     spec = draft.source_tree[home.path] if home.source == SOURCE else stored.get(home)
     was = NamedSharding.of_text(None if spec is None else spec.sharding)
-    if was is None or not was.partition:
+    if spec is None or was is None or not was.partition:
         return None
-    now = NamedSharding.of_text(sharding_of(item, leaf))
-    left = {name for axes in (() if now is None else now.partition) for name in axes}
-    lost = tuple(name for axes in was.partition for name in axes if name not in left)
-    return _Lost(lost, now is not None and now.mesh == was.mesh)
+    return _Lost(
+        _parts(was, spec), _parts(NamedSharding.of_text(sharding_of(plan, leaf)), leaf.spec)
+    )
+
+
+def _parts(sharding: NamedSharding | None, spec: LeafSpec) -> int:
+    return 1 if sharding is None else math.prod(sharding.counts(len(spec.shape)))
 
 
 def _note(lost: _Lost, paths: list[LeafPath]) -> Consequence:
-    over = listed([f"`{axis}`" for axis in lost.axes], word="and")
-    mesh = (
-        "the mesh, as the new shape cannot be" if lost.is_here else "the mesh that they come from"
-    )
+    now = f"in {lost.now} parts over" if lost.now > 1 else "whole on"
     return Consequence(
         DocsPage.SHARDINGS_OF_EDITS,
-        f"no longer split over {over} of {mesh}: {quoted(in_listed_order(paths), _SHOWN)};"
-        " a restore that names no shardings puts more on each device, and `reshard` lays out anew",
+        f"{now} the devices of the mesh, and in {lost.before} parts before:"
+        f" {quoted(in_listed_order(paths), _SHOWN)}; a restore that names no shardings puts more on each device, and"
+        " `reshard` lays out anew",
     )

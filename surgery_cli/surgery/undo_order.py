@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import takewhile
 
+from msgspec import UNSET
+
 from surgery_cli.errors import CheckpointError
 from surgery_cli.planning import Plan
 from surgery_cli.proof.on_record import read_record, runs_of
@@ -22,12 +24,16 @@ def undone_out_of_order(checkpoint: Checkpoint, plan: Plan) -> list[Consequence]
         return []
     if record is None or not record.draft:
         return []
-    document = plan.document()
-    runs = list(standing(runs_of(checkpoint, record)))
+    document, chosen = plan.document(), {*checkpoint.items}
+    runs = [
+        run
+        for run in standing(runs_of(checkpoint, record))
+        if run.edited_trees is UNSET or chosen.intersection(run.edited_trees)
+    ]
     later = list(takewhile(lambda run: not is_undone_by(run, document), runs))
-    if not later or len(later) == len(runs):
-        return []
     names = dict.fromkeys(str(edit["op"]) for run in later for edit in run.plan.get("edits", ()))
+    if not names or len(later) == len(runs):  # nothing but another layout came after it
+        return []
     came = listed([f"`{name}`" for name in names], 4, word="and")
     return [
         Consequence(

@@ -127,6 +127,7 @@ def _read(text: str) -> NamedSharding | None:
         partition = trimmed(map(_names, fields["partition_spec"]))
         used = {name for axes in partition for name in axes}
         is_whole = len(names) == len(sizes) and len(mesh.ids) in (0, mesh.size)
+        is_whole &= all(isinstance(one, str) for one in mesh.axis_types)
     except (msgspec.DecodeError, AttributeError, KeyError, TypeError, ValueError):
         return None
     return NamedSharding(mesh, partition) if is_whole and used <= set(names) else None
@@ -249,8 +250,7 @@ def partition_text(partition: Partition) -> str:
 def of_rearranged(text: str, origins: Sequence[int | None], shape: Sequence[int]) -> str:
     """The sharding of an array of ``shape`` whose axes were those of another: ``origins`` of each, None if it is new.
 
-    An axis keeps its mesh axes where their devices still divide it; else it is not split. What is no such text, or
-    knows no axes, is left to whoever writes it.
+    An axis keeps its mesh axes where their devices still divide it; else it is not split. Other texts stay as they are.
 
     >>> mesh = '{"sharding_type": "NamedSharding", "shape": [2], "axis_names": ["x"], "partition_spec": ["x", null]}'
     >>> json.loads(of_rearranged(mesh, (1, 0), (3, 4)))["partition_spec"]
@@ -266,9 +266,9 @@ def of_rearranged(text: str, origins: Sequence[int | None], shape: Sequence[int]
         old = fields["partition_spec"]
         parts = [old[n] if n is not None and n < len(old) else None for n in origins]
         counts = [math.prod(sizes[name] for name in _names(part)) for part in parts]
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+        fits = [n % count == 0 for n, count in zip(shape, counts, strict=True)]
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError, ZeroDivisionError):
         return text
-    fits = [n % count == 0 for n, count in zip(shape, counts, strict=True)]
     fields["partition_spec"] = [p if ok else None for p, ok in zip(parts, fits, strict=True)]
     return json.dumps(fields)
 
@@ -287,6 +287,8 @@ def _ids(grid: Any) -> Iterator[int]:
     if isinstance(grid, dict):
         yield int(grid["id"])
         return
+    if not isinstance(grid, list):
+        raise TypeError(grid)
     for part in grid:
         yield from _ids(part)
 

@@ -189,6 +189,10 @@ def goes_on(folder, tx):
 SEARCHES = {
     "zoom": optax.lbfgs(memory_size=2),
     "backtracking": optax.chain(optax.sgd(1.0), optax.scale_by_backtracking_linesearch(5)),
+    "under a name": optax.named_chain(
+        ("sgd", optax.sgd(1.0, momentum=0.9)),
+        ("search", optax.scale_by_backtracking_linesearch(5, store_grad=True)),
+    ),
     "within others": optax.multi_transform(
         {"body": optax.masked(optax.lbfgs(memory_size=2), kernels), "head": optax.adam(1e-2)},
         by_layer,

@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import optax
+import orbax.checkpoint as ocp
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -41,12 +42,13 @@ EDITS = {
     ),
 }
 LESS = {
-    "rows that no longer divide": {"params/w": {"x", "y"}},
-    "rows of which two devices are left": {"params/v": {"x"}},
-    "more rows": {"params/w": {"x", "y"}},
-    "too few rows": {"params/w": {"x", "y"}},
-    "anew": {"params/w": {"x", "y"}},
+    "rows that no longer divide": ("params/w", {"x", "y"}, "whole on the devices"),
+    "rows of which two devices are left": ("params/v", {"x"}, "in 2 parts over the devices"),
+    "more rows": ("params/w", {"x", "y"}, "whole on the devices"),
+    "too few rows": ("params/w", {"x", "y"}, "whole on the devices"),
+    "anew": ("params/w", {"x", "y"}, "whole on the devices"),
 }
+"""The param that is split over fewer devices, the mesh axes that it is no longer split over, and how it is then."""
 
 
 @pytest.fixture(scope="module")
@@ -78,13 +80,13 @@ def test_what_is_left_of_a_sharding_is_what_fits_and_less_is_said(spread, tmp_pa
     said = surgery.plan(str(spread), plan, options=options)
     done = surgery.apply(str(spread), str(tmp_path / "new"), plan, options=options)
 
-    told = [note for note in done.notes if "no longer split" in note]
-    assert told == [note for note in said.notes if "no longer split" in note]
-    lost = LESS.get(edit, {})
-    assert len(told) == len(lost)
-    for path, names in lost.items():
-        assert f"'{path}'" in told[0]
-        assert all(f"`{name}`" in told[0] for name in names)
+    told = [note for note in done.notes if "parts before" in note]
+    assert told == [note for note in said.notes if "parts before" in note]
+    less, lost, how = LESS.get(edit, ("", set(), ""))
+    assert len(told) == bool(less)
+    if less:
+        assert f"'{less}'" in told[0]
+        assert told[0].startswith(f"{how} of the mesh, and in 8 parts before")
 
     tree = restored(tmp_path / "new")
     moments = tree["opt_state"][0]
@@ -93,7 +95,7 @@ def test_what_is_left_of_a_sharding_is_what_fits_and_less_is_said(spread, tmp_pa
         for slots in ("mu", "nu"):
             assert {*moments[slots][name].sharding.device_set} == {*jax.devices()}
         if name in PARTITIONS:
-            left = axes(PARTITIONS[name]) - lost.get(f"params/{name}", set())
+            left = axes(PARTITIONS[name]) - (lost if less == f"params/{name}" else set())
             assert axes(param.sharding.spec) == left
             assert axes(moments["mu"][name].sharding.spec) == left
     jax.jit(lambda p, m, n: jax.tree.map(lambda a, b, c: a + b + c, p, m, n))(
@@ -102,16 +104,19 @@ def test_what_is_left_of_a_sharding_is_what_fits_and_less_is_said(spread, tmp_pa
 
 
 DONORS = {
-    "a mesh of half the devices": ((2, 2), ("x", "z"), P("x", "z"), ("z",)),
-    "the same mesh": ((4, 2), ("x", "y"), P("y", "x"), ()),
-    "one device": (None, (), None, ()),
+    "a mesh of half the devices": ((2, 2), ("y", "z"), P("y", "z"), {"y"}, 4),
+    "the same mesh": ((4, 2), ("x", "y"), P("y", "x"), {"x", "y"}, 0),
+    "an axis more": ((2, 1, 4), ("x", "data", "z"), P(("data", "x"), None), {"x"}, 0),
+    "an axis of one": ((8, 1), ("x", "data"), P(None, "data"), set(), 0),
+    "one device": (None, (), None, set(), 0),
 }
+"""A donor's mesh and its axes, how it is split, over which axes it is here, and in how many parts it was if more."""
 
 
 @pytest.mark.parametrize("here", ["on a mesh", "on one device"])
 @pytest.mark.parametrize("donor", DONORS)
 def test_what_comes_from_another_mesh_is_on_the_devices_of_the_rest(spread, tmp_path, donor, here):
-    grid, names, partition, lost = DONORS[donor]
+    grid, names, partition, left, before = DONORS[donor]
     values = np.arange(16 * 24, dtype=np.float32).reshape(16, 24)
     leaf = jax.numpy.asarray(values)
     if grid is not None:
@@ -138,6 +143,43 @@ def test_what_comes_from_another_mesh_is_on_the_devices_of_the_rest(spread, tmp_
     np.testing.assert_array_equal(params["new"], values)
     if here == "on a mesh":
         assert axes(params["v"].sharding.spec) == {"x", "y"}  # its place here says how
-        told = [note for note in done.notes if "of the mesh that they come from" in note]
-        assert bool(told) == bool(lost)
-        assert all(f"`{name}`" in told[0] for name in lost)
+        assert axes(params["new"].sharding.spec) == left
+        told = [note for note in done.notes if "parts before" in note]
+        assert len(told) == bool(before)
+        assert all(f"in {before} parts before: 'params/new';" in note for note in told)
+
+
+@pytest.mark.parametrize("perm", ["1,0"])
+def test_a_square_leaf_takes_its_mesh_axes_along_when_it_is_transposed(tmp_path, perm):
+    """Its shape and chunks are what they were, and so all else on record."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:4]).reshape(2, 2), ("x", "y"))
+    values = np.arange(64, dtype=np.float32).reshape(8, 8)
+    leaf = jax.device_put(values, NamedSharding(mesh, P("x", "y")))
+    source = save(tmp_path / "saved", {"w": leaf})
+    plan = plan_of([operation_from_options("transpose", {"at": "w", "axes": perm})])
+    surgery.apply(str(source), str(tmp_path / "new"), plan)
+    found = restored(tmp_path / "new")["w"]
+    assert found.sharding.spec == P("y", "x")
+    np.testing.assert_array_equal(found, values.T)
+
+
+@pytest.mark.parametrize("edit", ["between items", "into a new item"])
+def test_between_the_items_of_a_step_a_leaf_keeps_its_sharding(tmp_path, edit):
+    """Though one of them has nothing but a counter on one device."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:4]), ("x",))
+    leaf = jax.device_put(np.ones((8, 8), np.float32), NamedSharding(mesh, P("x")))
+    items = {"acount": {"n": jax.numpy.zeros((), "int32")}, "params": {"w": leaf, "old": leaf}}
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        saves = {name: ocp.args.StandardSave(tree) for name, tree in items.items()}
+        manager.save(1, args=ocp.args.Composite(**saves))
+    donor = save(tmp_path / "donor", {"q": leaf})
+    edits = {
+        "between items": ("rename", {"at": "params/old", "to": "acount/moved"}),
+        "into a new item": ("insert-item", {"as": "more", "with": str(donor)}),
+    }
+    plan = plan_of([operation_from_options(*edits[edit])])
+    done = surgery.apply(str(tmp_path / "run"), str(tmp_path / "new"), plan)
+    assert not [note for note in done.notes if "parts before" in note]
+    place = "acount" if edit == "between items" else "more"
+    tree = restored(tmp_path / "new" / "1" / place)
+    assert tree["moved" if edit == "between items" else "q"].sharding.spec == P("x")

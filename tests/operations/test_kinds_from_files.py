@@ -50,3 +50,53 @@ def test_what_comes_from_a_file_is_held_as_the_rest(tmp_path, suffix, edit, tree
     is_numpy = kind == "numpy" if kind else tree == "of NumPy"
     assert isinstance(found["new"], np.ndarray if is_numpy else jax.Array)
     np.testing.assert_array_equal(found["new"], VALUES)
+
+
+@pytest.mark.parametrize("edit", ["add", "merge"])
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "float64", "complex128"])
+def test_what_jax_would_narrow_keeps_its_values(tmp_path, dtype, edit):
+    """Without `jax_enable_x64`, as a script runs unless it says so, an array of JAX has 32 bits at most."""
+    values = np.array([2**40, 1], dtype)
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "source", {"w": jnp.ones(3)})
+    np.savez(tmp_path / "new.npz", new=values)
+    found = made(tmp_path, edit, "source")
+    assert isinstance(found["new"], np.ndarray)
+    assert found["new"].dtype == dtype
+    np.testing.assert_array_equal(found["new"], values)
+
+
+@pytest.mark.parametrize("edit", ["add", "merge"])
+@pytest.mark.parametrize("tree", [{"step": 5, "rate": 0.1}, {"step": 5, "nothing": {}}], ids=str)
+def test_where_no_array_of_jax_stands_none_comes(tmp_path, tree, edit):
+    """No sharding is on record by which Orbax could restore one."""
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "source", tree)
+    np.savez(tmp_path / "new.npz", new=VALUES)
+    np.testing.assert_array_equal(made(tmp_path, edit, "source")["new"], VALUES)
+
+
+def test_an_item_of_numpy_gets_no_array_of_jax_because_another_item_has_some(tmp_path):
+    items = {"params": {"w": jnp.ones(3)}, "stats": {"m": np.ones(3)}}
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        saves = {name: ocp.args.StandardSave(tree) for name, tree in items.items()}
+        manager.save(1, args=ocp.args.Composite(**saves))
+    np.savez(tmp_path / "new.npz", new=VALUES)
+    for place, kind in (("stats", np.ndarray), ("params", jax.Array)):
+        fields = {"at": f"{place}/new", "with": f"{tmp_path / 'new.npz'}:new"}
+        plan = plan_of([operation_from_options("add", fields)])
+        surgery.apply(str(tmp_path / "run"), str(tmp_path / place), plan)
+        with ocp.PyTreeCheckpointer() as checkpointer:
+            found = checkpointer.restore(tmp_path / place / "1" / place)
+        assert isinstance(found["new"], kind)
+        np.testing.assert_array_equal(found["new"], VALUES)
+
+
+def made(folder, edit, source):
+    """What Orbax restores of a checkpoint with `new` from a file."""
+    file = str(folder / "new.npz")
+    fields = {"at": "new", "with": f"{file}:new"} if edit == "add" else {"with": file}
+    plan = plan_of([operation_from_options(edit, fields)])
+    surgery.apply(str(folder / source), str(folder / "made"), plan)
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        return checkpointer.restore(folder / "made")

@@ -1,9 +1,11 @@
 """A small file that is cut does not stand between a person and leaves that are whole; what it costs is said."""
 
+import base64
 import json
 import shutil
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.operations.delete import Delete
 from surgery_cli.operations.rename import Rename
 from surgery_cli.operations.rescale import Rescale
-from surgery_cli.planning import plan_of
+from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
 
@@ -175,6 +177,42 @@ def test_whatever_stands_in_a_sharding_is_looked_at_without_a_fall(
         (copy / "_sharding").write_text(json.dumps(dict.fromkeys(stored, odd_sharding)))
         found = surgery.verify(str(copy)).findings
         assert bool(found) == (odd not in LEFT_OUT.get(field, ()))
+
+
+MORE_ODD: tuple[Any, ...] = (
+    [0],
+    ["1"],
+    [2, 0],
+    ["0", "1"],
+    {"mesh": "abc"},
+    {"mesh": [["0"]]},
+    [["a"]],
+)
+EDITS_BESIDE: dict[str, tuple[str, dict[str, Any]]] = {
+    "of the leaf itself": ("resize", {"at": "k", "axis": "0", "size": "3"}),
+    "of another": ("cast", {"at": "w", "to": "bfloat16"}),
+    "a new leaf": ("add", {"at": "q", "shape": "4", "dtype": "float32", "init": "zeros"}),
+}
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("edit", EDITS_BESIDE)
+@pytest.mark.parametrize("field", NAMED_SHARDING)
+def test_whatever_stands_in_a_sharding_is_edited_beside_or_refused_without_a_fall(
+    field: str, edit: str, saved: Path, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(saved / "standard", tmp_path / "copy"))
+    stored = json.loads((copy / "_sharding").read_text())
+    key = base64.urlsafe_b64encode(b"k").decode()
+    assert key in stored
+    kind, fields = EDITS_BESIDE[edit]
+    plan = plan_of([operation_from_options(kind, fields)])
+    for odd in (*ODD_VALUES, *MORE_ODD):
+        odd_sharding = json.dumps({**NAMED_SHARDING, field: odd})
+        (copy / "_sharding").write_text(json.dumps({**stored, key: odd_sharding}))
+        with suppress(CheckpointError):  # what else it raises falls through
+            surgery.apply(str(copy), str(tmp_path / "new"), plan)
+        shutil.rmtree(tmp_path / "new", ignore_errors=True)
 
 
 @pytest.mark.sampled(2)

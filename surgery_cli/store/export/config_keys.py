@@ -26,7 +26,8 @@ _ROWS: Final = (
     ("num_key_value_heads", r".*\.self_attn\.[kv]_proj\.weight"),
 )
 """Of how many heads, each of `head_dim`, the first axis of such weights is."""
-_LAYER: Final = re.compile(r"(?:.*\.)?(?:layers|layer|h)\.(\d+)\..*")
+_LAYER: Final = re.compile(r"(?:.*?\.)??(?:layers|layer|h)\.(\d+)\..*")
+"""The outermost number: parts of a layer may have numbers, too."""
 LAYERS: Final = "num_hidden_layers"
 _TIED: Final = "tie_word_embeddings"
 
@@ -96,7 +97,7 @@ def _told(
 def layers_of(names: Iterable[str]) -> set[int]:
     """The numbers of layers in the names of weights.
 
-    >>> layers_of(["model.layers.0.mlp.weight", "model.layers.10.mlp.weight", "model.norm.weight"])
+    >>> layers_of(["model.layers.0.mlp.h.3.weight", "model.layers.10.mlp.h.3.weight", "model.norm.weight"])
     {0, 10}
     """
     return {int(match[1]) for match in map(_LAYER.fullmatch, names) if match}

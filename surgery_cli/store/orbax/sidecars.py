@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,6 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.orbax.tree_metadata import values_of_tree
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.sharding import NamedSharding, usual_mesh
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 METADATA: Final = "_METADATA"
@@ -216,16 +215,6 @@ class Sidecars:
         """Orbax's JSON for the sharding of an array, which is a text in that of all; None for what is no text."""
         text: object = self.sharding.get(sharding_key(name)) if self.sharding else None
         return text if isinstance(text, str) else None
-
-    @cached_property
-    def usual_sharding(self) -> str | None:
-        """Orbax's JSON for a sharding over the mesh of most arrays; of another kind only where none has a mesh."""
-        said: Iterable[object] = (self.sharding or {}).values()
-        texts = [text for text in said if isinstance(text, str)]
-        known = {text: NamedSharding.of_text(text) for text in dict.fromkeys(texts)}
-        mesh = usual_mesh(one for text in texts if (one := known[text]) is not None)
-        over_it = (text for text, one in known.items() if one is not None and one.mesh == mesh)
-        return next(over_it, next(iter(texts), None))
 
     @property
     def use_zarr3(self) -> bool | None:

@@ -20,6 +20,7 @@ from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
 from surgery_cli.store.orbax.new_documents import encoded, grid_within, new_document, revised
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, ArrayDocument, parse
 from surgery_cli.store.write.chunk_references import Referred, Sources, Taken, referred
+from surgery_cli.store.write.step_trees import StepTrees
 from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.paths import LeafPath, stored_name
 from surgery_cli.tree.specs import LeafSpec
@@ -126,12 +127,13 @@ class PlannedLeaf(msgspec.Struct, frozen=True, gc=False):
 class ItemPlan(msgspec.Struct, frozen=True, dict=True):
     """All output leaves of one item, in order.
 
-    ``is_new``: the item stands beside the one that it is like; files that are foreign to Orbax stay with that one.
+    ``is_new``: it stands beside the one that it is like, which keeps foreign files; ``step``: all trees of the step.
     """
 
     item: Item
     leaves: list[PlannedLeaf]
     is_new: bool = False
+    step: StepTrees = StepTrees()
 
     @cached_property
     def _by_way(self) -> dict[Way, list[PlannedLeaf]]:

@@ -26,7 +26,10 @@ def device_arrays(leaves: Iterable[PlannedLeaf]) -> list[PlannedLeaf]:
     ]
 
 
-def shardings(item: PytreeItem, plan: ItemPlan) -> Iterator[tuple[str, bytes]]:
+def shardings(plan: ItemPlan) -> Iterator[tuple[str, bytes]]:
+    """The file that says them, if there is any."""
+    item = plan.item
+    assert isinstance(item, PytreeItem)
     if item.sidecars.sharding is None and not (item.sidecars.values and device_arrays(plan.leaves)):
         return
     old = item.sidecars.sharding or {}
@@ -34,30 +37,44 @@ def shardings(item: PytreeItem, plan: ItemPlan) -> Iterator[tuple[str, bytes]]:
         return
     document = {}
     for leaf in device_arrays(plan.leaves):
-        text = sharding_of(item, leaf)
+        text = sharding_of(plan, leaf)
         if text is not None:
             document[sharding_key(leaf.name)] = text
     yield SHARDING, msgspec.json.encode(document)
 
 
-def sharding_of(item: PytreeItem, leaf: PlannedLeaf) -> str | None:
+def sharding_of(plan: ItemPlan, leaf: PlannedLeaf) -> str | None:
     """The leaf's sharding: its own, or its origin's; where its shape cannot be split so, a replicated one.
 
-    What comes from elsewhere, or had none, is over the mesh of most others: JAX computes nothing with arrays on two.
+    What comes from another checkpoint, or had none, is over the mesh of most others in the step: JAX computes nothing
+    with arrays on two.
     """
-    if leaf.output.is_resharded and leaf.spec.sharding is not None:
-        return leaf.spec.sharding
-    there, own = item.sidecars.sharding_of(leaf.name), leaf.spec.sharding
-    usual = item.sidecars.usual_sharding
-    if leaf.origin is not item and own is not None and usual is not None:
+    item, home, own = plan.item, leaf.output.home, leaf.spec.sharding
+    assert isinstance(item, PytreeItem)
+    if leaf.output.is_resharded and own is not None:
+        return own
+    there = item.sidecars.sharding_of(leaf.name)
+    is_foreign = home is not None and bool(home.source)
+    if is_foreign and own is not None and (usual := plan.step.usual_sharding) is not None:
         own = _over_mesh_of(usual, own)
     said = [there if leaf.origin is not item else None, own, there]
     texts = [text for text in said if text is not None]
     fitting = next((text for text in texts if _fits(text, leaf.spec)), None)
     if fitting is not None:
         return fitting
-    model = texts[0] if texts else usual
+    model = texts[0] if texts else plan.step.usual_sharding
     return None if model is None else _replicated(model)
+
+
+def keeps_sharding(plan: ItemPlan, leaf: PlannedLeaf) -> bool:
+    """True if what is on record of the leaf's sharding, where that is anything, stays true."""
+    assert isinstance(plan.item, PytreeItem)
+    old = plan.item.sidecars.sharding_of(leaf.name)
+    new = None if old is None else sharding_of(plan, leaf)
+    if old == new:
+        return True
+    known = NamedSharding.of_text(old)
+    return known is not None and known == NamedSharding.of_text(new)
 
 
 def _over_mesh_of(usual: str, own: str) -> str:
@@ -70,23 +87,30 @@ def _over_mesh_of(usual: str, own: str) -> str:
     if here.mesh == elsewhere.mesh:
         return own
     names = {*here.mesh.names}
-    partition = [axes if names.issuperset(axes) else () for axes in elsewhere.partition]
+    partition = (tuple(filter(names.__contains__, axes)) for axes in elsewhere.partition)
     return NamedSharding(here.mesh, trimmed(partition)).text
 
 
-def _fits(sharding: str, spec: LeafSpec) -> bool:
+def _fits(text: str, spec: LeafSpec) -> bool:
     """True if a stored NamedSharding can hold an array of this shape; other kinds always can.
 
     Raises:
         CheckpointError: the stored text has another form.
     """
-    fields = _sharding_fields(sharding)
+    sharding = NamedSharding.of_text(text)
+    if sharding is not None:
+        is_short = len(sharding.partition) <= len(spec.shape)
+        counts = sharding.counts(len(spec.shape))
+        return is_short and all(
+            count and n % count == 0 for n, count in zip(spec.shape, counts, strict=True)
+        )
+    fields = _sharding_fields(text)
     if fields.get("sharding_type") != "NamedSharding":
         return True
     try:
         return _divides(fields, spec)
-    except (KeyError, TypeError) as error:
-        raise _unknown_sharding(sharding, f"{type(error).__name__}: {error}") from None
+    except (KeyError, TypeError, ZeroDivisionError) as error:
+        raise _unknown_sharding(text, f"{type(error).__name__}: {error}") from None
 
 
 def _divides(fields: dict[str, Any], spec: LeafSpec) -> bool:

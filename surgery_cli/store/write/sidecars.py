@@ -24,7 +24,7 @@ from surgery_cli.store.orbax.sidecars import (
 )
 from surgery_cli.store.orbax.tree_metadata import entry_key, key_records
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
-from surgery_cli.store.write.shardings import device_arrays, shardings
+from surgery_cli.store.write.shardings import device_arrays, keeps_sharding, shardings
 from surgery_cli.store.write.text_leaves import write_texts
 from surgery_cli.tree.paths import stored_name
 from surgery_cli.tree.specs import LeafKind
@@ -62,7 +62,7 @@ def refuse_damaged_sidecars(plan: ItemPlan) -> None:
 def is_rewritten(item: PytreeItem, plan: ItemPlan) -> bool:
     """True if the small files must say anything else than before."""
     paths = {leaf.path for leaf in plan.leaves}
-    is_changed = any(not _stands_as_it_was(item, leaf) for leaf in plan.leaves)
+    is_changed = any(not _stands_as_it_was(item, plan, leaf) for leaf in plan.leaves)
     return is_changed or any(path not in paths for path in item.tree)
 
 
@@ -75,12 +75,12 @@ def write_sidecars(plan: ItemPlan, target: Path, linker: Linker) -> None:
     assert isinstance(item, PytreeItem)
     if not is_rewritten(item, plan):
         return
-    made = (_metadata(item, plan), shardings(item, plan), _array_metadatas(item, plan))
+    made = (_metadata(item, plan), shardings(plan), _array_metadatas(item, plan))
     write_together({target / file: content for files in made for file, content in files})
     _write_strings(item, plan, target, linker)
 
 
-def _stands_as_it_was(item: PytreeItem, leaf: PlannedLeaf) -> bool:
+def _stands_as_it_was(item: PytreeItem, plan: ItemPlan, leaf: PlannedLeaf) -> bool:
     """True if no sidecar says anything else of the leaf than before."""
     old = item.tree.get(leaf.path)
     if old is None or leaf.output.is_resharded or not old.agrees_with(leaf.spec):
@@ -89,7 +89,8 @@ def _stands_as_it_was(item: PytreeItem, leaf: PlannedLeaf) -> bool:
         return False
     if leaf.spec.kind is LeafKind.STRING:
         return leaf.origin is item and leaf.origin_path == leaf.path
-    return leaf.document is None or write_shape(leaf) == old.write_shape
+    is_as_stored = leaf.document is None or write_shape(leaf) == old.write_shape
+    return is_as_stored and (leaf.way is Way.KEEP or keeps_sharding(plan, leaf))
 
 
 def write_shape(leaf: PlannedLeaf) -> tuple[int, ...] | None:

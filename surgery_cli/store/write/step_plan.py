@@ -17,6 +17,7 @@ from surgery_cli.store.open.item import Item, PytreeItem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, planned
 from surgery_cli.store.write.sidecars import refuse_damaged_sidecars
+from surgery_cli.store.write.step_trees import StepTrees
 from surgery_cli.store.write.t5x import refuse_strangers_in_t5x
 from surgery_cli.tree.paths import LeafPath
 
@@ -62,7 +63,8 @@ def plan_items(
             fix="keep some; a checkpoint without leaves cannot be restored",
         )
     _refuse_root_lists(items, leaves)
-    plans = {name: ItemPlan(item, leaves[name], name in made) for name, item in items.items()}
+    step = StepTrees(checkpoint.items.values())
+    plans = {name: ItemPlan(item, leaves[name], name in made, step) for name, item in items.items()}
     for plan in plans.values():
         refuse_damaged_sidecars(plan)
         refuse_strangers_in_t5x(plan)
