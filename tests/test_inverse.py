@@ -491,3 +491,8 @@ def test_runs_of_other_items_and_other_layouts_are_none_that_came_after(tmp_path
     assert _code("compact", str(tmp_path / "first"), str(tmp_path / "packed")) == 0
     again = surgery.plan(str(tmp_path / "packed"), undo, options=of_params)
     assert _out_of_order(again) == []
+
+    words = ["reshard", str(tmp_path / "first"), str(tmp_path / "laid"), "--chunk-bytes", "16B"]
+    assert _code(*words) == 0
+    (said,) = _out_of_order(surgery.plan(str(tmp_path / "laid"), undo, options=of_params))
+    assert "`reshard`" in said

@@ -181,7 +181,7 @@ init: normal
                 ),
                 field="like",
             )
-        model = here.usual
+        model = here.usual(place)
         alone = LeafSpec(kind=LeafKind.ARRAY, dtype=self.dtype)
         shape = shaped(alone, self.shape).shape
         spec = alone if model is None else rearranged(model, shape, [None] * len(shape))

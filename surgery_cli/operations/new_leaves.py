@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Final
 
 import msgspec
 
@@ -14,11 +13,10 @@ from surgery_cli.draft.source import Source
 from surgery_cli.operations.base import Operation, Scene
 from surgery_cli.operations.rekey import rekey
 from surgery_cli.optimizer.follow.new_params import grown
+from surgery_cli.tree.dtypes import WIDE
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.sharding import NamedSharding, usual_mesh
 from surgery_cli.tree.specs import LeafKind, LeafSpec
-
-_WIDE: Final = frozenset({"int64", "uint64", "float64", "complex128"})
 
 
 def refuse_old_slots(edit: Operation) -> None:
@@ -32,17 +30,15 @@ class Here:
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
+        self._usual: dict[object, LeafSpec | None] = {}
 
-    @cached_property
-    def usual(self) -> LeafSpec | None:
-        """A leaf as the tree holds them: of JAX, over the mesh of most leaves; or of NumPy where it has no others."""
-        specs = [output.spec for output in self.draft.leaves.values()]
-        arrays = [spec for spec in specs if spec.kind is LeafKind.ARRAY]
-        spread = [(one, spec) for spec in arrays if (one := NamedSharding.of_text(spec.sharding))]
-        mesh = usual_mesh(one for one, _ in spread)
-        over_it = (spec for one, spec in spread if one.mesh == mesh)
-        others = (spec for spec in specs if spec.kind is LeafKind.NUMPY)
-        return next(chain(over_it, arrays, others), None)
+    def usual(self, place: LeafPath) -> LeafSpec | None:
+        """A leaf as the tree, or the item of a place, holds them: of JAX, over the mesh of most; or of NumPy alone."""
+        item = self._item(place)
+        if item not in self._usual:
+            specs = [o.spec for p, o in self.draft.leaves.items() if self._item(p) == item]
+            self._usual[item] = _usual(specs)
+        return self._usual[item]
 
     def held(self, path: LeafPath, spec: LeafSpec, source: Source) -> LeafSpec:
         """A leaf of a source as it is held at a place, where a file of arrays does not say: as JAX's that stand beside.
@@ -52,9 +48,7 @@ class Here:
         if source.tells_kinds or spec.kind is not LeafKind.NUMPY:
             return spec
         is_beside = self._item(path) in self._of_jax
-        is_narrowed = spec.dtype in _WIDE and not any(
-            map(_WIDE.intersection, self._of_jax.values())
-        )
+        is_narrowed = spec.dtype in WIDE and not any(map(WIDE.intersection, self._of_jax.values()))
         if is_narrowed or not is_beside:
             return spec
         return msgspec.structs.replace(spec, kind=LeafKind.ARRAY)
@@ -70,6 +64,15 @@ class Here:
 
     def _item(self, path: LeafPath) -> object:
         return path[0] if self.draft.items.is_prefixed and path else None
+
+
+def _usual(specs: Sequence[LeafSpec]) -> LeafSpec | None:
+    arrays = [spec for spec in specs if spec.kind is LeafKind.ARRAY]
+    spread = [(one, spec) for spec in arrays if (one := NamedSharding.of_text(spec.sharding))]
+    mesh = usual_mesh(one for one, _ in spread)
+    over_it = (spec for one, spec in spread if one.mesh == mesh)
+    others = (spec for spec in specs if spec.kind is LeafKind.NUMPY)
+    return next(chain(over_it, arrays, others), None)
 
 
 def with_new_leaves(

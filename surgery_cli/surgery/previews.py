@@ -20,7 +20,6 @@ from surgery_cli.surgery.exporting import beside_notes, export_document, export_
 from surgery_cli.surgery.judged_checks import judged_checks, warnings_said
 from surgery_cli.surgery.layout import reshard_document
 from surgery_cli.surgery.leaf_names import Names, document_names, spellings
-from surgery_cli.surgery.lost_splits import lost_splits
 from surgery_cli.surgery.memory import bytes_to_use, memory_notes
 from surgery_cli.surgery.notes import (
     conversion_notes,
@@ -34,6 +33,7 @@ from surgery_cli.surgery.notes import (
     unchosen_notes,
     unread_notes,
 )
+from surgery_cli.surgery.placement_notes import placement_notes
 from surgery_cli.surgery.planned_memory import decoding_notes
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.put_into import put_into_notes
@@ -119,7 +119,7 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
         *unmerged_notes(prepared.loras),
         *rearranged_kernels(checkpoint, draft),
         *renamed_params(draft),
-        *(lost_splits(draft, plans) if prepared.output is None else ()),
+        *(placement_notes(draft, plans) if prepared.output is None else ()),
         *unread_notes(plans),
         *dead_notes(prepared.references, prepared.compact),
         *memory_notes(prepared.needs, options.memory_bytes),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import takewhile
+from typing import Final
 
 from msgspec import UNSET
 
@@ -14,6 +15,8 @@ from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
+
+_RESHARD: Final = frozenset({"reshard"})
 
 
 def undone_out_of_order(checkpoint: Checkpoint, plan: Plan) -> list[Consequence]:
@@ -31,14 +34,22 @@ def undone_out_of_order(checkpoint: Checkpoint, plan: Plan) -> list[Consequence]
         if run.edited_trees is UNSET or chosen.intersection(run.edited_trees)
     ]
     later = list(takewhile(lambda run: not is_undone_by(run, document), runs))
-    names = dict.fromkeys(str(edit["op"]) for run in later for edit in run.plan.get("edits", ()))
-    if not names or len(later) == len(runs):  # nothing but another layout came after it
+    names = dict.fromkeys(
+        name
+        for run in later
+        for name in (
+            *(edit["op"] for edit in run.plan.get("edits", ())),
+            *_RESHARD & run.plan.keys(),
+        )
+    )
+    if not names or len(later) == len(runs):  # nothing but files came otherwise
         return []
     came = listed([f"`{name}`" for name in names], 4, word="and")
     return [
         Consequence(
             DocsPage.UNDOING,
             f"this undoes a run after which there was another, with {came}: what that did to other leaves, the slots"
-            " of the optimizer say, stays; `surgery plan SRC --inverse` undoes the last run, which belongs first",
+            " of the optimizer say, or to the layout stays; `surgery plan SRC --inverse` undoes the last run, which"
+            " belongs first",
         )
     ]

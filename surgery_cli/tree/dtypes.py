@@ -146,3 +146,7 @@ def can_be_shape(shape: tuple[int, ...], width: int) -> bool:
     """
     sizes = [size for size in shape if size != 0]
     return min(sizes, default=1) > 0 and math.prod(sizes) * width < 1 << 63
+
+
+WIDE: Final = frozenset({"int64", "uint64", "float64", "complex128"})
+"""What JAX holds in half the bits, unless a script sets `jax_enable_x64`."""

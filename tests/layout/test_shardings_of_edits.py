@@ -17,9 +17,17 @@ PARTITIONS = {
     "v": P("x", "y"),
     "h_0": P("x"),
     "h_1": P(None, "x"),
+    "whole": P(),
     "qkv": P(None, ("x", "y")),
 }
-SHAPES = {"w": (16, 24), "v": (16, 24), "h_0": (8, 8), "h_1": (8, 8), "qkv": (8, 24)}
+SHAPES = {
+    "w": (16, 24),
+    "v": (16, 24),
+    "h_0": (8, 8),
+    "h_1": (8, 8),
+    "whole": (8, 8),
+    "qkv": (8, 24),
+}
 EDITS = {
     "rows that no longer divide": ("slice", {"at": "params/w", "slices": "0:10,:"}),
     "rows of which two devices are left": ("slice", {"at": "params/v", "slices": "0:10,:"}),
@@ -29,6 +37,10 @@ EDITS = {
     "too few rows": ("reshape", {"at": "params/w", "shape": "4,4,24"}),
     "stacked": ("stack", {"at": "params/h_*", "to": "params/h"}),
     "joined": ("concat", {"at": "params/h_*", "to": "params/hh", "axis": "0"}),
+    "joined to one that is whole": (
+        "concat",
+        {"at": ["params/whole", "params/h_0"], "to": "params/hh", "axis": "0"},
+    ),
     "repeated": ("repeat", {"at": "params/v", "axis": "0", "times": "2"}),
     "anew": ("reinit", {"at": "params/w", "init": "zeros", "shape": "6,10"}),
     "an axis of one": ("expand", {"at": "params/v", "axis": "1"}),
@@ -42,11 +54,16 @@ EDITS = {
     ),
 }
 LESS = {
-    "rows that no longer divide": ("params/w", {"x", "y"}, "whole on the devices"),
-    "rows of which two devices are left": ("params/v", {"x"}, "in 2 parts over the devices"),
-    "more rows": ("params/w", {"x", "y"}, "whole on the devices"),
-    "too few rows": ("params/w", {"x", "y"}, "whole on the devices"),
-    "anew": ("params/w", {"x", "y"}, "whole on the devices"),
+    "rows that no longer divide": ("params/w", {"x", "y"}, "whole on each device"),
+    "rows of which two devices are left": (
+        "params/v",
+        {"x"},
+        "in 2 parts over the devices of the mesh",
+    ),
+    "more rows": ("params/w", {"x", "y"}, "whole on each device"),
+    "too few rows": ("params/w", {"x", "y"}, "whole on each device"),
+    "anew": ("params/w", {"x", "y"}, "whole on each device"),
+    "joined to one that is whole": ("params/hh", set(), "whole on each device"),
 }
 """The param that is split over fewer devices, the mesh axes that it is no longer split over, and how it is then."""
 
@@ -86,7 +103,8 @@ def test_what_is_left_of_a_sharding_is_what_fits_and_less_is_said(spread, tmp_pa
     assert len(told) == bool(less)
     if less:
         assert f"'{less}'" in told[0]
-        assert told[0].startswith(f"{how} of the mesh, and in 8 parts before")
+        parts = 4 if less == "params/hh" else 8
+        assert told[0].startswith(f"{how}, and in {parts} parts before")
 
     tree = restored(tmp_path / "new")
     moments = tree["opt_state"][0]
@@ -183,3 +201,70 @@ def test_between_the_items_of_a_step_a_leaf_keeps_its_sharding(tmp_path, edit):
     place = "acount" if edit == "between items" else "more"
     tree = restored(tmp_path / "new" / "1" / place)
     assert tree["moved" if edit == "between items" else "q"].sharding.spec == P("x")
+
+
+@pytest.fixture
+def several(tmp_path):
+    """A step of which one item is on a mesh, one on one device, and one of NumPy's arrays."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:4]), ("x",))
+    leaf = jax.device_put(np.ones((8, 8), np.float32), NamedSharding(mesh, P("x")))
+    one = {name: jax.numpy.ones((8, 8)) for name in ("a", "b")}
+    items = {"state": {"w": leaf, "v": leaf}, "one": one, "stats": {"m": np.ones(3)}}
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        saves = {name: ocp.args.StandardSave(tree) for name, tree in items.items()}
+        manager.save(1, args=ocp.args.Composite(**saves))
+    return tmp_path / "run"
+
+
+MADE = {"init": "zeros", "shape": "8", "dtype": "float32"}
+PLACES = {
+    "made in one": ("add", {"at": "one/new", **MADE}, "one", ""),
+    "made on the mesh": ("add", {"at": "state/new", **MADE}, "state", ""),
+    "copied onto one": ("copy", {"at": "state/w", "to": "one/new"}, "one", "on other devices"),
+    "copied onto the mesh": (
+        "copy",
+        {"at": "one/a", "to": "state/new"},
+        "state",
+        "on other devices",
+    ),
+    "JAX's among NumPy's": (
+        "add",
+        {"at": "stats/new", "kind": "array", **MADE},
+        "stats",
+        "",
+    ),
+    "of 64 bits": (
+        "cast",
+        {"at": "one/a", "to": "float64"},
+        "one",
+        "restored in 32 bits, unless",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PLACES)
+def test_what_stands_apart_from_its_item_is_said_and_nothing_else(several, tmp_path, case):
+    kind, fields, item, said = PLACES[case]
+    plan = plan_of([operation_from_options(kind, fields)])
+    done = surgery.apply(str(several), str(tmp_path / "new"), plan)
+    beginnings = ("on other devices", "no sharding is on record", "restored in 32 bits")
+    told = [note for note in done.notes if note.startswith(beginnings)]
+    assert len(told) == bool(said)
+    assert all(note.startswith(said) for note in told)
+    place = tmp_path / "new" / "1" / item
+    tree = restored(place)
+    arrays = [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
+    is_together = len({frozenset(leaf.sharding.device_set) for leaf in arrays}) == 1
+    assert is_together != (said == "on other devices")
+    if case == "of 64 bits":
+        assert tree["a"].dtype == "float32"
+
+
+def test_an_array_of_jax_in_a_tree_that_says_no_devices_is_said_to_need_a_target(tmp_path):
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "source", {"m": np.ones(3)})
+    plan = plan_of([operation_from_options("add", {"at": "new", "kind": "array", **MADE})])
+    done = surgery.apply(str(tmp_path / "source"), str(tmp_path / "new"), plan)
+    assert [n for n in done.notes if n.startswith("no sharding is on record for 'new'")]
+    with pytest.raises(ValueError, match="cannot be None"):
+        restored(tmp_path / "new")

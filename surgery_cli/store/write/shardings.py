@@ -32,38 +32,42 @@ def shardings(plan: ItemPlan) -> Iterator[tuple[str, bytes]]:
     assert isinstance(item, PytreeItem)
     if item.sidecars.sharding is None and not (item.sidecars.values and device_arrays(plan.leaves)):
         return
-    old = item.sidecars.sharding or {}
-    if not old and not any(leaf.spec.sharding for leaf in plan.leaves):
-        return
-    document = {}
+    document: dict[str, str] = {}
     for leaf in device_arrays(plan.leaves):
         text = sharding_of(plan, leaf)
         if text is not None:
             document[sharding_key(leaf.name)] = text
+    if not document and not item.sidecars.sharding:
+        return
     yield SHARDING, msgspec.json.encode(document)
 
 
 def sharding_of(plan: ItemPlan, leaf: PlannedLeaf) -> str | None:
     """The leaf's sharding: its own, or its origin's; where its shape cannot be split so, a replicated one.
 
-    What comes from another checkpoint, or had none, is over the mesh of most others in the step: JAX computes nothing
-    with arrays on two.
+    What comes from another checkpoint, or had none, is over the mesh of most others: JAX computes nothing with arrays
+    on two.
     """
     item, home, own = plan.item, leaf.output.home, leaf.spec.sharding
     assert isinstance(item, PytreeItem)
     if leaf.output.is_resharded and own is not None:
         return own
     there = item.sidecars.sharding_of(leaf.name)
-    is_foreign = home is not None and bool(home.source)
-    if is_foreign and own is not None and (usual := plan.step.usual_sharding) is not None:
+    usual = usual_of(plan)
+    if home is not None and home.source and own is not None and usual is not None:
         own = _over_mesh_of(usual, own)
     said = [there if leaf.origin is not item else None, own, there]
     texts = [text for text in said if text is not None]
     fitting = next((text for text in texts if _fits(text, leaf.spec)), None)
     if fitting is not None:
         return fitting
-    model = texts[0] if texts else plan.step.usual_sharding
+    model = texts[0] if texts else usual
     return None if model is None else _replicated(model)
+
+
+def usual_of(plan: ItemPlan) -> str | None:
+    """What most arrays of an item are on; of a new one, most of the step."""
+    return plan.step.usual_sharding if plan.is_new else plan.step.usual_in(plan.item)
 
 
 def keeps_sharding(plan: ItemPlan, leaf: PlannedLeaf) -> bool:

@@ -15,15 +15,26 @@ class StepTrees:
 
     def __init__(self, items: Iterable[Item] = ()) -> None:
         self._items = tuple(items)
+        self._in: dict[int, str | None] = {}
 
     @cached_property
     def usual_sharding(self) -> str | None:
         """Orbax's JSON for one over the mesh of most arrays; of another kind only where none has a mesh."""
-        trees = (item for item in self._items if isinstance(item, PytreeItem))
-        files = [item.sidecars.sharding or {} for item in trees]
-        said: Iterator[object] = chain.from_iterable(file.values() for file in files)
-        texts = [text for text in said if isinstance(text, str)]
-        known = {text: NamedSharding.of_text(text) for text in dict.fromkeys(texts)}
-        mesh = usual_mesh(one for text in texts if (one := known[text]) is not None)
-        over_it = (text for text, one in known.items() if one is not None and one.mesh == mesh)
-        return next(over_it, next(iter(texts), None))
+        return _usual(self._items)
+
+    def usual_in(self, item: Item) -> str | None:
+        """As ``usual_sharding``, of one of the trees; of all where that says none."""
+        if id(item) not in self._in:
+            self._in[id(item)] = _usual((item,))
+        return self._in[id(item)] or self.usual_sharding
+
+
+def _usual(items: Iterable[Item]) -> str | None:
+    trees = (item for item in items if isinstance(item, PytreeItem))
+    files = [item.sidecars.sharding or {} for item in trees]
+    said: Iterator[object] = chain.from_iterable(file.values() for file in files)
+    texts = [text for text in said if isinstance(text, str)]
+    known = {text: NamedSharding.of_text(text) for text in dict.fromkeys(texts)}
+    mesh = usual_mesh(one for text in texts if (one := known[text]) is not None)
+    over_it = (text for text, one in known.items() if one is not None and one.mesh == mesh)
+    return next(over_it, next(iter(texts), None))
