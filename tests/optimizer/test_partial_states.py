@@ -199,11 +199,25 @@ def test_a_new_name_is_said_to_be_what_labels_may_go_by(name: str, tmp_path: Pat
         assert len(said) == (is_told and name != "adam"), (edit, said)
 
 
-def test_muon_goes_by_axes_and_not_by_names(tmp_path: Path) -> None:
+def test_muon_goes_by_axes_unless_its_state_shows_names(tmp_path: Path) -> None:
     params = dict.fromkeys(("frozen", "body"), PARAMS)
-    state = contrib.muon(1e-3).init(params)
-    with ocp.PyTreeCheckpointer() as checkpointer:
-        checkpointer.save(tmp_path / "source", {"params": params, "opt_state": state})
+
+    def dimensions(tree: Any) -> Any:
+        """The matrix of one layer alone is muon's."""
+        return jax.tree_util.tree_map_with_path(
+            lambda path, p: (
+                contrib.MuonDimensionNumbers()
+                if p.ndim == 2 and "body" in jax.tree_util.keystr(path)
+                else None
+            ),
+            tree,
+        )
+
     plan = plan_from_document({"edits": MOVES["rename"][0]})
-    notes = map(str, surgery.plan(str(tmp_path / "source"), plan).notes)
-    assert not [note for note in notes if "if it goes by names" in note]
+    for name, more in (("axes", {}), ("names", {"muon_weight_dimension_numbers": dimensions})):
+        state = contrib.muon(1e-3, **more).init(params)
+        with ocp.PyTreeCheckpointer() as checkpointer:
+            checkpointer.save(tmp_path / name, {"params": params, "opt_state": state})
+        notes = map(str, surgery.plan(str(tmp_path / name), plan).notes)
+        said = [note for note in notes if "if it goes by names" in note]
+        assert len(said) == (name == "names"), name

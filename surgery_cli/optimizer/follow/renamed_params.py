@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from surgery_cli.draft.recipe import SOURCE, Draft
@@ -27,7 +28,8 @@ def renamed_params(draft: Draft) -> list[Consequence]:
         if is_hole and slot.in_optimizer:
             groups[slot.param].add(slot.state)
     states = sorted({state for every in groups.values() for state in every})
-    if any(slot.optimizer == "muon" for slot in draft.slots.values()):  # which goes by axes
+    is_muon = any(slot.optimizer == "muon" for slot in draft.slots.values())
+    if is_muon and _goes_by_axes(draft, groups):
         return []
     if len({frozenset(every) for every in groups.values()}) < 2:
         return []
@@ -46,6 +48,16 @@ def renamed_params(draft: Draft) -> list[Consequence]:
             " against it",
         )
     ]
+
+
+def _goes_by_axes(draft: Draft, groups: Mapping[LeafPath, set[LeafPath]]) -> bool:
+    """True if params with as many axes are in one group each, as muon has it unless a script says otherwise."""
+    sorted_by: dict[int, set[frozenset[LeafPath]]] = {}
+    for param, states in groups.items():
+        if param in draft.leaves:
+            axes = len(draft.leaves[param].spec.shape)
+            sorted_by.setdefault(axes, set()).add(frozenset(states))
+    return all(len(kinds) == 1 for kinds in sorted_by.values())
 
 
 def _before(draft: Draft, param: LeafPath) -> LeafPath | None:
