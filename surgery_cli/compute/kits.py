@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from surgery_cli.draft.kernel import Kit
 from surgery_cli.errors import SurgeryError
-from surgery_cli.tree.sharding import parse_mesh
+from surgery_cli.tree.typed_shardings import parse_mesh
 
 
 def open_kit(device: str = "host", mesh: str | None = None) -> Kit:

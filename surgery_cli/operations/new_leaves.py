@@ -15,7 +15,7 @@ from surgery_cli.operations.rekey import rekey
 from surgery_cli.optimizer.follow.new_params import grown
 from surgery_cli.tree.dtypes import WIDE
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.sharding import NamedSharding, usual_mesh
+from surgery_cli.tree.sharding import usual_text
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 
@@ -68,11 +68,10 @@ class Here:
 
 def _usual(specs: Sequence[LeafSpec]) -> LeafSpec | None:
     arrays = [spec for spec in specs if spec.kind is LeafKind.ARRAY]
-    spread = [(one, spec) for spec in arrays if (one := NamedSharding.of_text(spec.sharding))]
-    mesh = usual_mesh(one for one, _ in spread)
-    over_it = (spec for one, spec in spread if one.mesh == mesh)
+    text = usual_text(spec.sharding for spec in arrays)
+    over_it = (spec for spec in arrays if spec.sharding == text)
     others = (spec for spec in specs if spec.kind is LeafKind.NUMPY)
-    return next(chain(over_it, arrays, others), None)
+    return next(chain(over_it, others), None)
 
 
 def with_new_leaves(

@@ -13,8 +13,9 @@ from surgery_cli.resolution.no_match import no_match, zeros_missed
 from surgery_cli.settings.reshard import Reshard, Unread, partition_of
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, PathPattern
-from surgery_cli.tree.sharding import Mesh, NamedSharding, Partition, partition_text, trimmed
+from surgery_cli.tree.sharding import Mesh, NamedSharding, Partition, trimmed
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.tree.typed_shardings import partition_text
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import listed, quoted
 from surgery_cli.words.notes import Consequence

@@ -110,18 +110,12 @@ def _goals_of_mesh(
         if sharding is None and is_new and spec.kind is LeafKind.KEY:
             sharding = NamedSharding(next(iter(stated.values())).mesh)
         of = sharding or NamedSharding.of_text(spec.sharding)
-        is_split = of is not None and is_spread(spec) and _fits(of, spec)
+        is_split = of is not None and is_spread(spec) and of.divides(spec.shape)
         unit = of.shard_shape(spec.shape) if of is not None and is_split else spec.shape
         keeps_chunks = request.chunk_bytes is None and unit == spec.shape
         text = None if sharding is None else sharding.text
         goals[path] = Goal(text, None if keeps_chunks else unit)
     return goals
-
-
-def _fits(sharding: NamedSharding, spec: LeafSpec) -> bool:
-    counts = sharding.counts(len(spec.shape))
-    is_short = len(sharding.partition) <= len(spec.shape)
-    return is_short and all(n % count == 0 for n, count in zip(spec.shape, counts, strict=True))
 
 
 def _with_ids(mesh: Mesh, source: TreeSpec) -> Mesh:

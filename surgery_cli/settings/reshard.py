@@ -12,7 +12,8 @@ from surgery_cli.errors import PlanError, Problem
 from surgery_cli.inputs.addresses import address
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.values import bytes_of
-from surgery_cli.tree.sharding import Partition, parse_mesh, parse_partition
+from surgery_cli.tree.sharding import Partition
+from surgery_cli.tree.typed_shardings import parse_mesh, parse_partition
 from surgery_cli.words.advice import worded
 
 PartitionSpec: TypeAlias = str | tuple[str | tuple[str, ...] | None, ...]

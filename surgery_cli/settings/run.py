@@ -11,7 +11,7 @@ from surgery_cli.settings.calls import CallOptions
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.shared import MEMORY_BYTES, AbovePlan, Item, LikeInit, Memory, Step
 from surgery_cli.settings.values import INPUT, TOLERANCE, rate_of
-from surgery_cli.tree.sharding import parse_mesh
+from surgery_cli.tree.typed_shardings import parse_mesh
 
 
 def mesh_text(text: str) -> str:

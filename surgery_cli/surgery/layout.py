@@ -25,8 +25,9 @@ from surgery_cli.settings.reshard import Reshard
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.sharding import Mesh, NamedSharding, partition_text, usual_mesh
+from surgery_cli.tree.sharding import Mesh, NamedSharding, usual_mesh
 from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.tree.typed_shardings import partition_text
 from surgery_cli.words.advice import worded
 
 _MOST_NAMED: Final = 10

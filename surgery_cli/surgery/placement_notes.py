@@ -47,8 +47,9 @@ def placement_notes(draft: Draft, plans: Mapping[str, ItemPlan]) -> list[Consequ
                 lost.setdefault(split, []).append(leaf.draft_path)
             if _is_apart(plan, leaf):
                 apart.append(leaf.draft_path)
-            if leaf.spec.kind is LeafKind.ARRAY and not has_arrays:
-                placeless += [leaf.draft_path] * (sharding_of(plan, leaf) is None)
+            is_first = leaf.spec.kind is LeafKind.ARRAY and not has_arrays
+            if is_first and sharding_of(plan, leaf) is None:
+                placeless.append(leaf.draft_path)
     notes = [_split_note(split, paths) for split, paths in lost.items()]
     if apart:
         said = "on other devices than most of the item that they come into"
@@ -75,9 +76,7 @@ def _lost(draft: Draft, plan: ItemPlan, leaf: PlannedLeaf) -> _Lost | None:
         draft.source_tree[home.path] if home.source == SOURCE else stored.get(home)
         for home in leaf.output.homes
     ]
-    before = (
-        max(_parts(spec.sharding, spec) for spec in specs if spec is not None) if any(specs) else 1
-    )
+    before = max((_parts(one.sharding, one) for one in specs if one is not None), default=1)
     return _Lost(before, 1 if before == 1 else _parts(sharding_of(plan, leaf), leaf.spec))
 
 

@@ -14,8 +14,8 @@ from surgery_cli.compute.devices import partition_for
 from surgery_cli.compute.host import HostKit
 from surgery_cli.compute.kits import open_kit
 from surgery_cli.errors import SurgeryError
-from surgery_cli.tree.sharding import parse_mesh
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.tree.typed_shardings import parse_mesh
 from tests.compute.on_eight_devices import CASES, PLACEMENTS, result_of
 
 HERE = Path(__file__).parent

@@ -13,7 +13,7 @@ from surgery_cli import surgery
 from surgery_cli.errors import PlanError
 from surgery_cli.planning import plan_from_document, plan_of
 from surgery_cli.settings.reshard import Reshard
-from surgery_cli.tree.sharding import parse_partition
+from surgery_cli.tree.typed_shardings import parse_partition
 from surgery_cli.words.advice import FieldName, Text
 from tests.cli.conftest import surgery as command_line
 from tests.layout.states import save, state

@@ -109,7 +109,7 @@ class Maps:
         """That params have another number of axes, where states leave out some: often those of a number of axes."""
         params = [path for path in edited if self._has_other_axes(path)]
         slots = self._draft.slots.values() if params else ()
-        holes = (slot for slot in slots if slot.in_optimizer and self._leaves_out(slot))
+        holes = (slot for slot in slots if leaves_out(slot, self._draft))
         states = {hole.state: None for hole in holes if any(p.is_below(hole.root) for p in params)}
         if not states:
             return []
@@ -128,15 +128,17 @@ class Maps:
             )
         ]
 
-    def _leaves_out(self, slot: Slot) -> bool:
-        """True for a hole, but for one where the params themselves have nothing."""
-        param = self._draft.leaves.get(slot.param)
-        return slot.relation == "hole" and (param is None or not param.spec.empty)
-
     def _has_other_axes(self, path: LeafPath) -> bool:
         place = self._origins[path].paths[0] if path in self._origins else path
         old, new = self._before.leaves.get(place), self._draft.leaves.get(path)
         return old is not None and new is not None and len(old.spec.shape) != len(new.spec.shape)
+
+
+def leaves_out(slot: Slot, draft: Draft) -> bool:
+    """True for a hole of an optimizer's state, but for one where the params themselves have nothing."""
+    param = draft.leaves.get(slot.param)
+    is_empty = param is not None and bool(param.spec.empty)
+    return slot.in_optimizer and slot.relation == "hole" and not is_empty
 
 
 def _is_factored(slot: Slot, after: LeafSpec) -> bool:

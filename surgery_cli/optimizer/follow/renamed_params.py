@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from surgery_cli.draft.recipe import SOURCE, Draft
+from surgery_cli.optimizer.follow.maps import leaves_out
 from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import quoted
@@ -23,15 +24,13 @@ def renamed_params(draft: Draft) -> list[Consequence]:
     """
     groups: dict[LeafPath, set[LeafPath]] = {param: set() for param in draft.slots_of}
     for slot in draft.slots.values():
-        param = draft.leaves.get(slot.param)
-        is_hole = slot.relation == "hole" and (param is None or not param.spec.empty)
-        if is_hole and slot.in_optimizer:
+        if leaves_out(slot, draft):
             groups[slot.param].add(slot.state)
     states = sorted({state for every in groups.values() for state in every})
+    if len({frozenset(every) for every in groups.values()}) < 2:
+        return []
     is_muon = any(slot.optimizer == "muon" for slot in draft.slots.values())
     if is_muon and _goes_by_axes(draft, groups):
-        return []
-    if len({frozenset(every) for every in groups.values()}) < 2:
         return []
     was = {param: _before(draft, param) for param in groups if param in draft.leaves}
     renamed = {param: old for param, old in was.items() if old not in (None, param)}

@@ -103,11 +103,7 @@ def _fits(text: str, spec: LeafSpec) -> bool:
     """
     sharding = NamedSharding.of_text(text)
     if sharding is not None:
-        is_short = len(sharding.partition) <= len(spec.shape)
-        counts = sharding.counts(len(spec.shape))
-        return is_short and all(
-            count and n % count == 0 for n, count in zip(spec.shape, counts, strict=True)
-        )
+        return sharding.divides(spec.shape)
     fields = _sharding_fields(text)
     if fields.get("sharding_type") != "NamedSharding":
         return True

@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import chain
 
 from surgery_cli.store.open.item import Item, PytreeItem
-from surgery_cli.tree.sharding import NamedSharding, usual_mesh
+from surgery_cli.tree.sharding import usual_text
 
 
 class StepTrees:
@@ -33,8 +33,4 @@ def _usual(items: Iterable[Item]) -> str | None:
     trees = (item for item in items if isinstance(item, PytreeItem))
     files = [item.sidecars.sharding or {} for item in trees]
     said: Iterator[object] = chain.from_iterable(file.values() for file in files)
-    texts = [text for text in said if isinstance(text, str)]
-    known = {text: NamedSharding.of_text(text) for text in dict.fromkeys(texts)}
-    mesh = usual_mesh(one for text in texts if (one := known[text]) is not None)
-    over_it = (text for text, one in known.items() if one is not None and one.mesh == mesh)
-    return next(over_it, next(iter(texts), None))
+    return usual_text(text for text in said if isinstance(text, str))
