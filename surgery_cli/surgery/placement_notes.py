@@ -10,7 +10,7 @@ from surgery_cli.draft.expression import stored_in
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
-from surgery_cli.store.write.shardings import sharding_of, usual_of
+from surgery_cli.store.write.shardings import sharding_of
 from surgery_cli.tree.dtypes import WIDE
 from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath
@@ -86,12 +86,11 @@ def _parts(text: str | None, spec: LeafSpec) -> int:
 
 
 def _is_apart(plan: ItemPlan, leaf: PlannedLeaf) -> bool:
-    """True for a leaf of another item of the step, which keeps its devices, among leaves on others."""
-    home = leaf.output.home
-    if home is None or home.source or leaf.origin is plan.item or leaf.output.is_resharded:
+    """True for a leaf of another item of the step, or like one, which is on its devices among leaves on others."""
+    if leaf.origin is plan.item or leaf.output.is_resharded or plan.is_new:
         return False
-    usual, own = usual_of(plan), sharding_of(plan, leaf)
-    if usual is None or own is None or usual == own or plan.is_new:
+    usual, own = plan.step.usual_in(plan.item), sharding_of(plan, leaf)
+    if usual is None or own is None or usual == own:
         return False
     there, here = NamedSharding.of_text(own), NamedSharding.of_text(usual)
     return there is None or here is None or there.mesh != here.mesh

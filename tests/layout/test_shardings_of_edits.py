@@ -227,6 +227,19 @@ PLACES = {
         "state",
         "on other devices",
     ),
+    "like what is on the mesh": (
+        "add",
+        {"at": "one/new", "like": "state/w", "init": "zeros"},
+        "one",
+        "on other devices",
+    ),
+    "like what is on one": (
+        "add",
+        {"at": "state/new", "like": "one/a", "init": "zeros"},
+        "state",
+        "on other devices",
+    ),
+    "copied among NumPy's": ("copy", {"at": "one/a", "to": "stats/new"}, "stats", ""),
     "JAX's among NumPy's": (
         "add",
         {"at": "stats/new", "kind": "array", **MADE},

@@ -66,8 +66,9 @@ def sharding_of(plan: ItemPlan, leaf: PlannedLeaf) -> str | None:
 
 
 def usual_of(plan: ItemPlan) -> str | None:
-    """What most arrays of an item are on; of a new one, most of the step."""
-    return plan.step.usual_sharding if plan.is_new else plan.step.usual_in(plan.item)
+    """What most arrays of an item are on; of a new one, or where it says nothing, most of the step."""
+    own = None if plan.is_new else plan.step.usual_in(plan.item)
+    return own or plan.step.usual_sharding
 
 
 def keeps_sharding(plan: ItemPlan, leaf: PlannedLeaf) -> bool:

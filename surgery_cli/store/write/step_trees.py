@@ -23,10 +23,10 @@ class StepTrees:
         return _usual(self._items)
 
     def usual_in(self, item: Item) -> str | None:
-        """As ``usual_sharding``, of one of the trees; of all where that says none."""
+        """As ``usual_sharding``, of one of the trees; None where it says none."""
         if id(item) not in self._in:
             self._in[id(item)] = _usual((item,))
-        return self._in[id(item)] or self.usual_sharding
+        return self._in[id(item)]
 
 
 def _usual(items: Iterable[Item]) -> str | None:
