@@ -30,7 +30,20 @@ def page() -> str:
     first = next(iter(operations().values()))
     lines += ["## Fields of every operation", ""]
     lines += _table(field for field in fields_of(first) if field.is_common)
+    lines += ["Some have no effect in some operations, which refuse them:", ""]
+    lines += _refusals()
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _refusals() -> list[str]:
+    """Which operations refuse which fields that all have, and why; those with the same reason in a line."""
+    found: dict[str, tuple[list[str], list[str]]] = {}
+    for name, kind in operations().items():
+        for field, why in kind.unused_fields.items():
+            fields, names = found.setdefault(why, ([], []))
+            fields += [f"`{field}`"] * (f"`{field}`" not in fields)
+            names += [f"`{name}`"] * (f"`{name}`" not in names)
+    return [f"- {', '.join(f)} in {', '.join(n)}: {why}." for why, (f, n) in found.items()]
 
 
 def _table(fields) -> list[str]:

@@ -26,10 +26,10 @@ from surgery_cli.operations.new_leaves import (
     with_new_leaves,
 )
 from surgery_cli.operations.new_places import (
+    NAMES_A_PLACE,
     check_place,
     node_of,
     place_of,
-    refuse_conditions,
 )
 from surgery_cli.operations.new_shapes import Shape, check_shape, shaped
 from surgery_cli.operations.rekey import PlaceOperation
@@ -88,7 +88,7 @@ class Add(Drawing, PlaceOperation, tag="add", kw_only=True, frozen=True):
     ] = None
     cast: Annotated[bool, Meta(description="Convert where the dtype there is another.")] = False
 
-    takes_policy: ClassVar[bool] = True
+    unused_fields: ClassVar[Mapping[str, str]] = NAMES_A_PLACE
     example: ClassVar[str] = """\
 op: add
 at: params/Dense_2
@@ -122,7 +122,6 @@ init: normal
     def check_values(self) -> None:
         super().check_values()
         refuse_old_slots(self)
-        refuse_conditions(self)
         if bool(self.init) == (self.with_ is not None):
             raise PlanError(
                 worded("`add` has both {init} and {with}")

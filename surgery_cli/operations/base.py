@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Protocol, Self
 
@@ -124,6 +124,8 @@ class Operation(
     """Names, as in the plan, of fields that may hold a path of a file or checkpoint: relative to the plan file."""
     local_fields: ClassVar[tuple[str, ...]] = ()
     """Of these, the ones that name files which are read on this machine alone: code."""
+    unused_fields: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Names, as in the plan, of fields of every operation that would have no effect in this one, and why."""
 
     @property
     def name(self) -> str:
@@ -167,12 +169,12 @@ class Operation(
         """The leaves that the edit is about, where they are not simply those that its patterns select."""
         return selected
 
-    def refuse_policy(self, why: str) -> None:
-        """Raise if the edit asks for an optimizer policy, which would have no effect."""
-        if self.optimizer is not None:
-            what = worded("'{}' takes no {optimizer}", self.name)
-            fix = worded("take {optimizer} out of this edit")
-            raise PlanError(what, why=why, fix=fix, field="optimizer")
+    def refuse(self, unused: Mapping[str, str]) -> None:
+        """Raise PlanError if one of these fields says something; ``unused``: why it would have no effect."""
+        for field in msgspec.structs.fields(self):
+            if getattr(self, field.name) != field.default and (name := field.encode_name) in unused:
+                what = worded(f"'{{}}' takes no {{{name}}}", self.name)
+                raise PlanError(what, why=unused[name], fix="take it out of this edit", field=name)
 
     def settled(self, read: Callable[[str], bytes]) -> Self:
         """The edit with what stands in the small files that it names; raises PlanError if one does not say that."""
@@ -180,6 +182,7 @@ class Operation(
 
     def check_values(self) -> None:
         """Raise PlanError if the fields say what no checkpoint could take: all that `lint` asks for."""
+        self.refuse(self.unused_fields)
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         """The draft after this edit, whose values were checked; PlanError lists all that metadata shows to be wrong."""

@@ -15,8 +15,8 @@ from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.extract_item import subtree
 from surgery_cli.operations.new_items import check_item_name, check_name, with_item
-from surgery_cli.operations.new_places import check_place, node_of, place_of, refuse_conditions
-from surgery_cli.operations.rekey import PlaceOperation, rekey
+from surgery_cli.operations.new_places import NAMES_A_PLACE, check_place, node_of, place_of
+from surgery_cli.operations.rekey import FOLLOWS, PlaceOperation, rekey
 from surgery_cli.operations.replace import Replace
 from surgery_cli.optimizer.follow.moved_slots import Paths, Relation, slots_after
 from surgery_cli.tree.paths import LeafPath, PathPattern
@@ -55,7 +55,7 @@ class InsertItem(PlaceOperation, tag="insert-item", kw_only=True, frozen=True):
         ),
     ] = msgspec.field(name="as", default="")
 
-    takes_policy: ClassVar[bool] = True
+    unused_fields: ClassVar[Mapping[str, str]] = NAMES_A_PLACE
     example: ClassVar[str] = """\
 op: insert-item
 at: params
@@ -66,11 +66,10 @@ with: runs/weights
 
     def check_values(self) -> None:
         super().check_values()
-        refuse_conditions(self)
         if not self.as_:
             self._check_place()
             return
-        self.refuse_policy()
+        self.refuse(FOLLOWS)
         if not self.with_:
             raise PlanError(
                 worded("{as} makes an item of what comes from another checkpoint"),
@@ -112,7 +111,7 @@ with: runs/weights
         standing = {p: r for p, r in draft.leaves.items() if p.is_below(place) and p not in moving}
         if standing and not (len(standing) == 1 and _is_empty_dict(standing.get(place))):
             return self._replaced(draft, place, moving, arriving, scene)
-        self.refuse_policy()
+        self.refuse(FOLLOWS)
         come = {} if moving else {place / tail: recipe for tail, recipe in arriving.items()}
         relation: Relation = {**dict.fromkeys(standing, ()), **moving}
         try:

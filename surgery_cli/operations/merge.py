@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
@@ -17,10 +18,10 @@ from surgery_cli.operations.new_leaves import (
     with_new_leaves,
 )
 from surgery_cli.operations.new_places import (
+    NAMES_A_PLACE,
     check_place,
     node_of,
     place_of,
-    refuse_conditions,
 )
 from surgery_cli.operations.partners import OtherCheckpoint
 from surgery_cli.operations.rekey import PlaceOperation
@@ -48,7 +49,7 @@ class Merge(PlaceOperation, tag="merge", kw_only=True, frozen=True):
         Meta(description="Leaves that stand on both sides: those here stay, or are replaced."),
     ] = "error"
 
-    takes_policy: ClassVar[bool] = True
+    unused_fields: ClassVar[Mapping[str, str]] = NAMES_A_PLACE
     example: ClassVar[str] = "op: merge\nat: params\nwith: runs/other\nboth: theirs\n"
     selects_everything_without_at: ClassVar[bool] = True
     path_fields: ClassVar[tuple[str, ...]] = ("with",)
@@ -56,7 +57,6 @@ class Merge(PlaceOperation, tag="merge", kw_only=True, frozen=True):
     def check_values(self) -> None:
         super().check_values()
         refuse_old_slots(self)
-        refuse_conditions(self)
         for pattern in self.patterns:
             check_place(pattern)
 

@@ -22,7 +22,7 @@ from surgery_cli.tree.specs import LeafKind, LeafSpec
 def refuse_old_slots(edit: Operation) -> None:
     """Raise PlanError if the edit asks that slots follow by what they held: those of new params held nothing."""
     if edit.optimizer not in ("reset", "warm"):
-        edit.refuse_policy("slots of new params have nothing to keep")
+        edit.refuse({"optimizer": "slots of new params have nothing to keep"})
 
 
 class Here:

@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import MappingProxyType
+from typing import Final
 
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
-from surgery_cli.operations.base import Operation
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, Match, PathPattern
 from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.tree.spelling import is_spelled, unescaped
 from surgery_cli.tree.targets import Places, Target
-from surgery_cli.words.advice import FieldName, worded
 from surgery_cli.words.lists import quoted
 
-
-def refuse_conditions(edit: Operation) -> None:
-    """Refuse what selects leaves among others, of an edit that names places.
-
-    Raises:
-        PlanError: it has such a condition.
-    """
-    conditions = (edit.exceptions, edit.where_dtype, edit.where_ndim, edit.expect, edit.optional)
-    if conditions != ((), "", None, None, False):
-        raise PlanError(
-            f"'{edit.name}' takes no conditions",
-            why=worded(
-                "{except}, {where_dtype}, {where_ndim}, {expect} and {optional} select leaves; this names a place"
-            ),
-            fix="take them out of this edit",
-        )
+NAMES_A_PLACE: Final = MappingProxyType(
+    dict.fromkeys(
+        ("except", "where_dtype", "where_ndim", "expect", "optional"),
+        "it selects leaves, and this edit names a place",
+    )
+)
+"""What would have no effect in an edit that names places, as in ``Operation.unused_fields``."""
 
 
 def check_place(text: str) -> None:
@@ -89,8 +80,10 @@ def _none_or_several(
             field=field,
         )
     near = nearest(wanted, [str(node) for node in (*leaves.nodes, *leaves) if node])
+    roots = dict.fromkeys(str(LeafPath(path[:1])) for path in leaves if path)
+    has = f"it has {quoted(list(roots), 3)}" if roots else "it is a single leaf"
     return PlanError(
         f"{where} has no '{wanted}'",
-        fix=f"the nearest: {quoted(near)}" if near else worded("leave {} out", FieldName(field)),
+        fix=f"the nearest: {quoted(near)}" if near else has,
         field=field,
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import ClassVar
+from types import MappingProxyType
+from typing import ClassVar, Final
 
 from surgery_cli.draft.recipe import Draft, Output
 from surgery_cli.errors import PlanError, Problem, raise_all
@@ -21,6 +22,10 @@ from surgery_cli.optimizer.follow.moved_slots import Relation, slots_after, twin
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, lists_in, nodes_above
 
+FOLLOWS: Final = MappingProxyType(
+    {"optimizer": "the optimizer state always follows a change of place"}
+)
+
 
 class PlaceOperation(Operation):
     """Leaves change their place or go, their values stay: no tensor code, no step."""
@@ -29,18 +34,7 @@ class PlaceOperation(Operation):
         return True
 
     target_fields: ClassVar[tuple[str, ...] | None] = None
-    takes_policy: ClassVar[bool] = False
-    """True if values may come along, whose slots follow by a policy (`add`)."""
-
-    def check_values(self) -> None:
-        super().check_values()
-        if not self.takes_policy:
-            self.refuse_policy()
-
-    def refuse_policy(
-        self, why: str = "the optimizer state always follows a change of place"
-    ) -> None:
-        super().refuse_policy(why)
+    unused_fields: ClassVar[Mapping[str, str]] = FOLLOWS
 
 
 def rekey(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -46,6 +47,7 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
 
     example: ClassVar[str] = "- op: reset-optimizer\n  at: opt_state\n  clocks: true\n"
     selects_everything_without_at: ClassVar[bool] = True
+    unused_fields: ClassVar[Mapping[str, str]] = MappingProxyType({"optimizer": "it always resets"})
 
     def selectable(self, spec: LeafSpec) -> bool:
         return True
@@ -65,7 +67,6 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
 
     def check_values(self) -> None:
         super().check_values()
-        self.refuse_policy("it always resets")
         if self.fill is not None:
             check_finite(self.fill, "fill")
 

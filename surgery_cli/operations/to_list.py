@@ -15,10 +15,10 @@ from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.containers_of_another import Containers, containers_as
 from surgery_cli.operations.new_places import (
+    NAMES_A_PLACE,
     check_place,
     node_of,
     place_of,
-    refuse_conditions,
 )
 from surgery_cli.operations.rekey import PlaceOperation, rekey
 from surgery_cli.operations.sequences import indices_text
@@ -76,7 +76,7 @@ class ToList(PlaceOperation, tag="to-list", kw_only=True, frozen=True):
         super().check_values()
         if not self.with_:
             return
-        refuse_conditions(self)
+        self.refuse(NAMES_A_PLACE)
         if self.length is not None:
             raise PlanError(
                 worded("{with} and {length} both say how long lists are"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
     ``default`` is None for required fields. ``choices`` are the only texts allowed, if there are such.
     ``is_list``, ``is_mapping``: may be given several times on the command line. ``is_flag``: true or false only.
-    ``is_common``: every operation has it.
+    ``is_common``: every operation has it. ``is_unused``: it would have no effect in this one, which refuses it.
     """
 
     name: str
@@ -35,6 +35,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     is_mapping: bool = False
     is_flag: bool = False
     is_common: bool = False
+    is_unused: bool = False
 
 
 class _Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,13 +51,17 @@ def fields_of(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
 
     `at` comes first; it is required unless the operation may do without it.
     """
-    common = {f.encode_name for f in msgspec.structs.fields(Operation)}
-    is_operation = issubclass(kind, Operation)
+    common: Collection[str] = ()
+    unused: Collection[str] = ()
+    if issubclass(kind, Operation):
+        common = {f.encode_name for f in msgspec.structs.fields(Operation)}
+        unused = kind.unused_fields
     found = [
         _field(
             member,
             shapes_of(kind)[member.encode_name],
-            is_operation and member.encode_name in common,
+            is_common=member.encode_name in common,
+            is_unused=member.encode_name in unused,
         )
         for member in own_fields_first(kind)
     ]
@@ -81,7 +86,7 @@ def shapes_of(kind: type[msgspec.Struct]) -> Mapping[str, _Shape]:
     }
 
 
-def _field(member: Any, shape: _Shape, is_common: bool) -> Field:
+def _field(member: Any, shape: _Shape, *, is_common: bool, is_unused: bool) -> Field:
     parts = alternatives(shape.described)
     default = member.default
     if member.default_factory is not msgspec.NODEFAULT:
@@ -99,6 +104,7 @@ def _field(member: Any, shape: _Shape, is_common: bool) -> Field:
         is_mapping=any(isinstance(p, types.DictType) for p in parts),
         is_flag=all(isinstance(p, types.BoolType) for p in parts),
         is_common=is_common,
+        is_unused=is_unused,
     )
 
 

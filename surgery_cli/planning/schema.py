@@ -123,7 +123,10 @@ def _operation(kind: type[Operation]) -> dict[str, Any]:
         "title": name,
         "description": inspect.getdoc(kind) or "",
         "type": "object",
-        "properties": {"op": {"const": name}, **{f.name: _property(kind, f.name) for f in fields}},
+        "properties": {
+            "op": {"const": name},
+            **{f.name: _property(kind, f.name) for f in fields if not f.is_unused},
+        },
         "required": ["op", *(f.name for f in fields if f.required)],
         "additionalProperties": False,
     }

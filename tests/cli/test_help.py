@@ -176,7 +176,7 @@ def test_help_names_every_option_and_every_word_that_it_takes(surgery, name):
     told = surgery(name, "-h").out
     shared = surgery("help", "options").out
     for parameter in command.params:
-        if parameter.param_type_name != "option":
+        if parameter.param_type_name != "option" or parameter.hidden:
             continue
         assert re.search(rf"(^|[ ,]){re.escape(parameter.opts[0])}\b", told, re.MULTILINE), (
             parameter.opts

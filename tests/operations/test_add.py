@@ -122,7 +122,7 @@ def test_what_is_not_said_is_asked_for() -> None:
         in said(Add(at="params/x", shape=3, dtype="float31", init="ones"))[0]
     )
     assert "takes no" in said(Add(at="params/x", shape=3, init="ones", optimizer="keep"))[0]
-    assert "takes no conditions" in said(Add(at="params/x", init="ones", expect=1))[0]
+    assert "takes no `expect`" in said(Add(at="params/x", init="ones", expect=1))[0]
 
 
 @pytest.mark.parametrize("name", ["muon", "masked_adam"])

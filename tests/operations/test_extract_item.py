@@ -205,7 +205,7 @@ def test_an_empty_dict_is_filled():
         (InsertItem(as_="metrics", with_="donor"), "the step holds 'metrics' already"),
         (InsertItem(as_="default", with_="donor"), "the step holds 'default' already"),
         (InsertItem(at="x/*", with_="donor"), "'insert-item' names one place"),
-        (InsertItem(at="x", with_="donor", optional=True), "'insert-item' takes no conditions"),
+        (InsertItem(at="x", with_="donor", optional=True), "'insert-item' takes no `optional`"),
     ],
 )
 def test_refused(edit, said):

@@ -100,7 +100,7 @@ def edit_command(name: str) -> Command:
     command.__doc__ = inspect.getdoc(kind)
     places = kind.path_fields
     own = [_parameter(key, f, is_place=f.name in places) for key, f in fields.items()]
-    return with_options(command, [*own, *_to(kind)])
+    return with_options(command, [*own, *_to(kind)], hidden=kind.unused_fields)
 
 
 def _is_said(field: Field, value: Any) -> bool:
@@ -154,6 +154,7 @@ def _parameter(key: str, field: Field, *, is_place: bool) -> inspect.Parameter:
         autocompletion=complete_checkpoint
         if is_place
         else completion_of(option_name(field), "", field.choices),
+        hidden=field.is_unused,
     )
 
 

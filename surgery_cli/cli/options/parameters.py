@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -19,8 +19,10 @@ from surgery_cli.settings.limits import Limits
 Command = Callable[..., int]
 
 
-def with_options(command: Command, own: Iterable[inspect.Parameter] = ()) -> Command:
-    """``command`` under the signature that Typer reads; ``own`` are further parameters of it.
+def with_options(
+    command: Command, own: Iterable[inspect.Parameter] = (), *, hidden: Collection[str] = ()
+) -> Command:
+    """``command`` under the signature that Typer reads; ``own`` are further parameters, help shows no ``hidden`` ones.
 
     A parameter whose type is a struct of settings becomes the options of its fields; one that is itself a setting
     becomes an option; arguments stay. Whoever has such a struct reads files, and takes `--limit`, too.
@@ -44,21 +46,23 @@ def with_options(command: Command, own: Iterable[inspect.Parameter] = ()) -> Com
             return command(**given, **made)
 
     kinds: list[type[msgspec.Struct]] = [alone, *structs.values(), *([Limits] if structs else [])]
-    parameters = [*arguments, *own, *(p for kind in kinds for p in options_of(kind))]
+    parameters = [*arguments, *own, *(p for kind in kinds for p in options_of(kind, hidden))]
     wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
     wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
     return wrapped
 
 
-def options_of(kind: type[msgspec.Struct]) -> Iterator[inspect.Parameter]:
+def options_of(
+    kind: type[msgspec.Struct], hidden: Collection[str] = ()
+) -> Iterator[inspect.Parameter]:
     """The options of a struct of settings and of the structs in it, its own before those that it inherits."""
     from surgery_cli.planning.fields import alternatives_of, fields_of
 
     for field in sorted(fields_of(kind), key=lambda f: f.attribute not in kind.__annotations__):
         alternatives = alternatives_of(kind, field.name)
         if isinstance(alternatives[0], types.StructType):
-            yield from options_of(alternatives[0].cls)
+            yield from options_of(alternatives[0].cls, hidden)
             continue
         declared = settings_of(kind).get(field.attribute)
         if declared is None:
@@ -76,6 +80,7 @@ def options_of(kind: type[msgspec.Struct]) -> Iterator[inspect.Parameter]:
             autocompletion=completion_of(declared.option, declared.metavar, field.choices),
             parser=declared.parser,
             min=declared.least,
+            hidden=field.name in hidden,
         )
 
 

@@ -38,7 +38,7 @@ def _described(name: str, kind: type[Operation]) -> DescribedOperation:
         name=name,
         summary=first_line(kind),
         description=inspect.getdoc(kind) or "",
-        fields=[_field(field) for field in fields_of(kind)],
+        fields=[_field(field) for field in fields_of(kind) if not field.is_unused],
         example=kind.example,
         command=example_command(kind),
     )
