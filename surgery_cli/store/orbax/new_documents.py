@@ -104,16 +104,17 @@ def new_document(
     dtype: str,
     like: ArrayDocument | None = None,
     grid: tuple[int, ...] | None = None,
+    inner_grid: tuple[int, ...] | None = None,
 ) -> dict[str, Any]:
     """A document for a new array: compressed like another array of the store, else as Orbax writes it.
 
-    The array is one chunk, unless ``grid`` says what is stored whole.
+    The array is one chunk, unless ``grid`` says what is stored whole, and ``inner_grid`` what can be decoded alone.
     """
     template = like or parse(_TEMPLATES[zarr])
     one_chunk = msgspec.structs.replace(
         template, shape=(), dtype="", chunk_shape=(), write_shape=()
     )
-    return revised(one_chunk, shape, dtype, grid)
+    return revised(one_chunk, shape, dtype, grid, inner_grid)
 
 
 def grid_within(shape: tuple[int, ...], dtype: str, most: int = CHUNK_BYTES) -> tuple[int, ...]:

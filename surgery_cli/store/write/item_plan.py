@@ -217,10 +217,9 @@ def planned(
     way = _way(item, name, output, origin, stored)
     document = chunks = None
     if way is Way.ENCODE:
-        keeps_grid = not moves_elements(output.recipe)
-        document = _document(item, name, output.spec, array, keeps_grid=keeps_grid)
+        document = _document(item, name, output.spec, array)
         store = item.store if isinstance(item, PytreeItem) else None
-        if known is not None and store is not None and not keeps_grid:
+        if known is not None and store is not None and moves_elements(output.recipe):
             chunks = referred(output.recipe, parse(encoded(document)), store, known)
             way = Way.ARRANGE if chunks is not None and not chunks.written else way
     rest = (origin, origin_path, array, document, chunks)
@@ -267,22 +266,19 @@ def _stays_inline(item: PytreeItem, origin: Item | None, stored: StoredLeaf | No
     return origin is item and stored is not None and stored.is_inline
 
 
-def _document(
-    item: Item, name: str, spec: LeafSpec, origin: StoredArray | None, *, keeps_grid: bool
-) -> dict[str, Any]:
+def _document(item: Item, name: str, spec: LeafSpec, origin: StoredArray | None) -> dict[str, Any]:
     """The array document of a written leaf, in the way of the array that stood there, or of its origin.
 
-    ``keeps_grid``: its chunks are theirs, too; else those that ``spec`` says.
+    Its chunks are those that ``spec`` says; where it says none, theirs.
     """
     if not isinstance(item, PytreeItem):
         chunks = grid_within(spec.write_shape or spec.shape, spec.dtype)
         return new_document(2, spec.shape, spec.dtype, grid=chunks)
-    like = _model(item, name, origin)
+    like, grids = _model(item, name, origin), (spec.write_shape, spec.chunk_shape)
     zarr = item.store.zarr if item.store else _declared_zarr(item)
     if like is None or like.zarr != zarr:
-        return new_document(zarr, spec.shape, spec.dtype, _any_document(item))
-    grid = None if keeps_grid or spec.write_shape is None else spec.write_shape
-    return revised(like, spec.shape, spec.dtype, grid, spec.chunk_shape)
+        return new_document(zarr, spec.shape, spec.dtype, _any_document(item), *grids)
+    return revised(like, spec.shape, spec.dtype, *grids)
 
 
 def _model(item: PytreeItem, name: str, origin: StoredArray | None) -> ArrayDocument | None:
