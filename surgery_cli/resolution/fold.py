@@ -80,9 +80,7 @@ def resolve(
     for index, edit in enumerate(plan.edits):
         draft = stage.edited_as_named(draft, edit, index, gathering)
     gathering.raise_if_any()
-    if plan.reshard is not None:  # twins that came are laid out as their params
-        draft = stage.arrivals.surveyed(draft, stage, surveyed)
-    draft = as_format_tells(stage.arrivals.told_apart(draft, surveyed))
+    draft = as_format_tells(stage.ended(draft))
     refuse_unstorable(draft, () if plan.output is not None else draft.items.first_keys)
     refuse_half_resets(draft)
     refuse_out_of_range(draft, known.hyperparams, stage.number)

@@ -131,6 +131,12 @@ class Stage:
     def name(self, leaves: Iterable[LeafPath]) -> None:
         self._named = Selection(leaves, {})
 
+    def ended(self, draft: Draft) -> Draft:
+        """The draft after its last edit; twins that came are laid out as their params, too. Raises as `told_apart`."""
+        if self._plan.reshard is not None:
+            draft = self.arrivals.surveyed(draft, self, self.survey)
+        return self.arrivals.told_apart(draft, self.survey)
+
     def settle(self, params: Iterable[LeafPath], draft: Draft) -> None:
         """Raise the questions about the optimizer state that an edit of these leaves needs answered, each once."""
         came = self.arrivals.questions

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import CheckpointError, DestinationError
 from surgery_cli.proof.step_metadata_file import ONLY_WITH_ARGUMENTS
 from surgery_cli.proof.surgery_json import decoded
 from surgery_cli.store import filesystem
@@ -44,11 +44,6 @@ def put_into_notes(
         said = f"'{around}' is a tree itself: '{name}' becomes a folder in it that is no part of it"
     elif "/" in name:
         said = f"'{around}' is a step: '{name}' becomes a folder in it that is none of its items"
-    elif prepared.draft.items.names:
-        said = (
-            f"'{around}' is a step, and the result is one, too, with its trees a folder deeper: '{name}'"
-            f" will be no item of it, and Orbax restores nothing of it from there; {_one_tree(prepared)}"
-        )
     else:
         is_item = True  # whose own seal is held beside the step's
         said = (
@@ -57,6 +52,26 @@ def put_into_notes(
     if sealed is not None and not (is_sealed and is_item):
         said += f"; {_unsealed(sealed, is_replaced=filesystem.exists(target))}"
     return [Consequence(DocsPage.ITEM_PUT_IN, said), *(_unmarked(around) if is_item else [])]
+
+
+def refuse_step_in_step(target: Path, prepared: Prepared) -> None:
+    """Refuse to put several trees into a step, in the place of an item.
+
+    Raises:
+        DestinationError: so; Orbax would take them for one item, which it cannot restore, nor the step with it.
+    """
+    if prepared.output is not None or not prepared.draft.items.names:
+        return
+    around = target.absolute().parent
+    found = checkpoint_at(around) if filesystem.is_folder(around) else None
+    if found is None or holds_pytree(found):
+        return
+    raise DestinationError(
+        f"'{around}' is a step, and '{target.name}' would be one, too: several trees are no item",
+        why="Orbax would take them for an item that it cannot restore, and then restores nothing of the step by itself",
+        fix=f"name a tree of the source, as '{next(iter(prepared.checkpoint.location.items.values()))}', or another"
+        " place for the result",
+    )
 
 
 def _is_step_of_items(target: Path, prepared: Prepared) -> bool:
@@ -126,12 +141,6 @@ def _unsealed(sealed: Path, *, is_replaced: bool) -> str:
         f"'{sealed}' is sealed, and what is put into it is not: `verify` finds these files added, and edits of it are"
         f" refused, until `{command}`"
     )
-
-
-def _one_tree(prepared: Prepared) -> str:
-    """How one of several trees is named, which becomes an item."""
-    items = prepared.checkpoint.location.items
-    return f"a tree is named as '{next(iter(items.values()))}'"
 
 
 def _is_sealed(around: Path) -> bool:

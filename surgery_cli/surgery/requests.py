@@ -54,7 +54,7 @@ _OTHERS_OF_DATABASE: Final = 1
 _OTHERS_OF_JOURNAL: Final = 8
 """Lists of what an earlier run has left, and of the journal when it goes, and looks at the lock."""
 
-_OTHERS_OF_REPLACED: Final = 6
+_OTHERS_OF_REPLACED: Final = 3
 """What stands there is looked up once more, object by object where its versions are not known, and its marks go."""
 
 _OTHERS_OF_BUILT_BESIDE: Final = 5

@@ -41,7 +41,8 @@ from surgery_cli.store.write.destination import (
 from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.staging import recover_old, set_aside_of
 from surgery_cli.surgery.preparation import Prepared
-from surgery_cli.surgery.put_into import checkpoint_around
+from surgery_cli.surgery.put_into import checkpoint_around, refuse_step_in_step
+from surgery_cli.surgery.replaced import refuse_to_lose_others
 from surgery_cli.surgery.same_run import step_beside
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 from surgery_cli.words.notes import Consequence
@@ -69,6 +70,7 @@ def check_target(
             _check_what_stands_at(target, force=force)
     except DestinationError as error:
         raise with_aftermath(_or_mixed(target, error)) from None
+    refuse_step_in_step(target, prepared)
     if force and filesystem.is_taken(target) and (old := set_aside_of(target)) is not None:
         raise DestinationError(
             f"'{old}' stands beside '{target}'",
@@ -143,6 +145,7 @@ def _check_what_stands_at(target: Path, *, force: bool) -> None:
             why=reason,
             fix=_other_way(target),
         )
+    refuse_to_lose_others(target)
 
 
 def _other_way(target: Path) -> str:
