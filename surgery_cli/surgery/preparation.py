@@ -108,6 +108,11 @@ class Prepared(msgspec.Struct, frozen=True):
     """In which format of other programs the result is: nothing but leaves comes along then."""
 
     @property
+    def kept_plans(self) -> dict[str, ItemPlan]:
+        """The items of the result: one of which no leaf is left goes."""
+        return {name: plan for name, plan in self.plans.items() if plan.leaves}
+
+    @property
     def file_versions(self) -> str:
         """What tells the files that are read from others of the same names and sizes: hexadecimal."""
         return of_versions(source.place_on_disk for source in self.sources.values())

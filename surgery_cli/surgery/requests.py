@@ -15,9 +15,8 @@ from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.reports import Exported
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import COMMIT_MARK, files_below
+from surgery_cli.store.filesystem.listing import files_below
 from surgery_cli.store.filesystem.request_counts import Requests
-from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
 from surgery_cli.store.orbax.btree import MANIFEST
@@ -40,6 +39,7 @@ from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.request_tally import Tally, parts
 from surgery_cli.surgery.sealing_costs import add_sealing
 from surgery_cli.surgery.space import record_bytes
+from surgery_cli.surgery.step_requests import LOCK_BYTES, add_step
 from surgery_cli.surgery.value_requests import add_values_read, add_written, transactions
 
 _LOOKS_AT_SOURCE: Final = 2
@@ -62,9 +62,6 @@ _OTHERS_OF_BUILT_BESIDE: Final = 5
 
 _READS_OF_DATABASE: Final = 4
 """Its manifest and the tree's node, before it is written to and when the result is opened."""
-
-_LOCK_BYTES: Final = 150
-"""What a lock holds, and with it each mark, which is its copy."""
 
 _MANIFEST_BYTES: Final = 124
 """What a manifest of one version holds."""
@@ -105,7 +102,7 @@ def requests_of_run(
         return tally.requests
     _add_carried(tally, prepared, target)
     buffered = not (options.resume or options.distributed)
-    for name, plan in prepared.plans.items():
+    for name, plan in prepared.kept_plans.items():
         compact = prepared.compact[name]
         is_read_before = buffered or (is_per_leaf(plan.item) and not options.distributed)
         add_written(tally, plan, memory_bytes, compact=compact, buffered=is_read_before)
@@ -127,13 +124,14 @@ def requests_of_run(
 def _add_carried(tally: Tally, prepared: Prepared, target: Path) -> None:
     """Files that come along as they are: what no edit can touch, and data that is taken by reference."""
     root = prepared.checkpoint.location.root
-    carried = carried_files(prepared.checkpoint, left_out=prepared.left_out)
+    items = (plan.item for plan in prepared.kept_plans.values())
+    carried = carried_files(prepared.checkpoint, items, left_out=prepared.left_out)
     for file in carried_to(target, carried):
         was_read = not file.is_mark and file.size <= _LOOKED_INTO_BYTES
         tally.carry(root, file.size, was_read=was_read)
     for file in carried_to(target, unchosen_files(prepared.checkpoint)):
         tally.carry(root, file.size)
-    for name, plan in prepared.plans.items():
+    for name, plan in prepared.kept_plans.items():
         if not prepared.compact[name]:
             for place, stays in _files_taken(plan):
                 size, is_document = filesystem.size(place), place.name in DOCUMENT_NAMES.values()
@@ -180,11 +178,10 @@ def _add_around(
     """The lock, marks and the record; manifests and other small files; looks at what stands there."""
     tally.look_at(prepared.checkpoint.location.root, _LOOKS_AT_SOURCE)
     tally.other(_OTHERS)
-    tally.write_beside(1, _LOCK_BYTES)
+    tally.write_beside(1, LOCK_BYTES)
     tally.write(1, _RECORD_BYTES + record_bytes(prepared, options))
-    marks = _count_marks(prepared.checkpoint, target)
-    tally.copy(marks, marks * _LOCK_BYTES)
-    for name, plan in prepared.plans.items():
+    add_step(tally, prepared, target)
+    for name, plan in prepared.kept_plans.items():
         if isinstance(plan.item, PytreeItem):
             _add_small(tally, plan.item, plan, compact=prepared.compact[name], buffered=buffered)
         else:
@@ -232,24 +229,11 @@ def _add_file(tally: Tally, plan: ItemPlan, *, buffered: bool) -> None:
     """A format that is files: written anew, or as a database with two small files."""
     if is_converted(plan.item):
         tally.write(3 if buffered else 4, objects=3)
-        tally.copy(1, _LOCK_BYTES)  # the mark
+        tally.copy(1, LOCK_BYTES)  # the mark
         return
     size = sum(leaf.spec.bytes for leaf in plan.leaves)
     tally.write_file(size)
     tally.read_back(parts(size), size)
-
-
-def _count_marks(checkpoint: Checkpoint, target: Path) -> int:
-    """How many marks say in the end that the result is whole: its own, those of the source, and of items."""
-    location = checkpoint.location
-    step = location.step_directory
-    if step is None or not filesystem.is_folder(step):
-        return 0
-    found = {path for path, entry in files_below(step) if entry.name == COMMIT_MARK}
-    if location.folder_of_items is not None and filesystem.needs_commit_mark(target):
-        items = (*location.items.values(), *location.other_items.values())
-        found |= {f"{item.name}/{COMMIT_MARK}" for item in items}
-    return len(found | {COMMIT_MARK})
 
 
 def _add_journal(tally: Tally, prepared: Prepared, memory_bytes: int) -> None:

@@ -101,7 +101,8 @@ def _beside_leaves(prepared: Prepared, destination: Path | None) -> tuple[int, i
     """Bytes of files that are no leaves' and come along, linked and copied."""
     linked = copied = 0
     if not prepared.is_export:
-        carried = carried_files(prepared.checkpoint, left_out=prepared.left_out)
+        items = (plan.item for plan in prepared.kept_plans.values())
+        carried = carried_files(prepared.checkpoint, items, left_out=prepared.left_out)
         unchosen = unchosen_files(prepared.checkpoint)
         to = destination or prepared.checkpoint.location.root
         copied += sum(file.size for file in carried_to(to, carried))

@@ -11,7 +11,7 @@ from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import COMMIT_MARK, files_below, is_tree
 from surgery_cli.store.open.checkpoint import Checkpoint
-from surgery_cli.store.open.item import PytreeItem
+from surgery_cli.store.open.item import Item, PytreeItem
 from surgery_cli.store.write.item import small_files
 
 
@@ -27,20 +27,23 @@ class Carried(NamedTuple):
         return self.name == COMMIT_MARK
 
 
-def carried_files(checkpoint: Checkpoint, *, left_out: Collection[str] = ()) -> list[Carried]:
+def carried_files(
+    checkpoint: Checkpoint, items: Iterable[Item], *, left_out: Collection[str] = ()
+) -> list[Carried]:
     """Files that are copied whatever the edit: sidecars, other items that are no trees, foreign files.
 
-    ``left_out``: names of items that do not come along.
+    ``items`` are those of which the items of the result are made: one that is new has the sidecars of the one that it
+    is like. ``left_out``: names of items that do not come along.
     """
     found: list[Carried] = []
-    for item in checkpoint.items.values():
+    for item in items:
         if isinstance(item, PytreeItem):
             found += (one for path in small_files(item) for one in _below(path))
     location = checkpoint.location
     folder = location.folder_of_items
     if folder is not None:
-        items = {*left_out, *(path.name for path in location.items.values())}
-        others = (folder / name for name in location.in_step - items)
+        apart = {*left_out, *(path.name for path in location.items.values())}
+        others = (folder / name for name in location.in_step - apart)
         found += (one for path in others if not is_tree(path) for one in _below(path))
     return found + [one for path in location.root_files for one in _below(path)]
 
