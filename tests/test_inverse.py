@@ -427,27 +427,40 @@ def _out_of_order(preview: Any) -> list[str]:
     return [note for note in preview.notes if "this undoes a run after which" in note]
 
 
+_CAST = {"edits": [{"op": "cast", "at": "params/head", "to": "bfloat16"}]}
+_RESCALED = {"edits": [{"op": "rescale", "at": "params/head", "by": 0.25}]}
+_RENAMED = {"edits": [{"op": "rename", "at": "params/head", "to": "params/top"}]}
+_IN_PARTS = {"edits": [], "reshard": {"chunk_bytes": 8}}
+_IN_OTHERS = {"edits": [], "reshard": {"chunk_bytes": 16}}
+
+
+@pytest.mark.parametrize(
+    ("runs", "named"),
+    [
+        ([_CAST, _RESCALED, _RENAMED], "`rescale`"),
+        ([_IN_PARTS, _CAST, _RENAMED], "`cast`"),
+        ([_IN_PARTS, _IN_OTHERS, _CAST], "`reshard`"),
+        ([_CAST, _IN_PARTS, _RENAMED], "`reshard`"),
+        ([{**_CAST, "reshard": _IN_PARTS["reshard"]}, _RESCALED, _IN_OTHERS], "`rescale`"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else str(len(given)),
+)
 def test_a_plan_that_undoes_another_run_than_the_last_is_told_of(
-    source: Path, tmp_path: Path
+    source: Path, tmp_path: Path, runs: list[dict[str, Any]], named: str
 ) -> None:
     """What came after it stays in the slots: the params would be as they were, and their moments not."""
-    edits = [
-        {"op": "cast", "at": "params/head", "to": "bfloat16"},
-        {"op": "rescale", "at": "params/head", "by": 0.25},
-        {"op": "rename", "at": "params/head", "to": "params/top"},
-    ]
     steps = [source]
     undoing = []
-    for number, edit in enumerate(edits):
+    for number, document in enumerate(runs):
         steps.append(tmp_path / f"s{number}")
-        _applied(steps[-2], steps[-1], edit)
+        surgery.apply(str(steps[-2]), str(steps[-1]), plan_from_document(document))
         undoing.append(plan_from_document(surgery.inverse(str(steps[-1])).plan))
     said = {
         (at, of): _out_of_order(surgery.plan(str(steps[at]), undoing[of]))
         for at, of in ((1, 0), (2, 1), (3, 2), (2, 0))
     }
     assert [key for key, notes in said.items() if notes] == [(2, 0)]
-    assert "`rescale`" in said[2, 0][0]
+    assert named in said[2, 0][0]
     done = surgery.apply(str(steps[2]), str(tmp_path / "wrong"), undoing[0])
     assert _out_of_order(done) == said[2, 0]
     surgery.apply(str(steps[2]), str(tmp_path / "back"), undoing[1])

@@ -98,6 +98,7 @@ class Run(msgspec.Struct, frozen=True):
     plan: dict[str, Any] = {}
     inverse: dict[str, Any] | UnsetType = UNSET
     edited_trees: list[str] | UnsetType = UNSET
+    source_fingerprint: str = ""
 
 
 class Verified(msgspec.Struct, kw_only=True, frozen=True):

@@ -93,7 +93,7 @@ class Record(msgspec.Struct, kw_only=True, frozen=True, dict=True):
     def runs(self) -> list[Run]:
         """This run and those before, the latest first, with paths as they were then."""
         return [
-            Run(self.leaves, self.removed, self.donors, self.plan, self.inverse, self.edited_trees),
+            Run(*(getattr(self, name) for name in Run.__struct_fields__)),
             *(msgspec.convert(entry, Run) for entry in reversed(self.history)),
         ]
 

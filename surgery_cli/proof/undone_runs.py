@@ -21,9 +21,12 @@ def standing(runs: Iterable[Run]) -> Iterator[Run]:
 
 
 def is_undone_by(run: Run, plan: Mapping[str, Any]) -> bool:
-    """True if a plan, as a document, is the one that undoes a run."""
-    undoing = (run.inverse or {}).get("edits")
-    return bool(undoing) and undoing == plan.get("edits")
+    """True if a plan, as a document, is the one that undoes a run: with its layout, where the run gave it another."""
+    edits, is_laid_out = (run.inverse or {}).get("edits", []), bool(run.plan.get("reshard"))
+    if not (edits or is_laid_out) or edits != plan.get("edits", []):
+        return False
+    like = (plan.get("reshard") or {}).get("like")
+    return not is_laid_out or plan.get("fingerprints", {}).get(like) == run.source_fingerprint
 
 
 def _undoes(later: Run, run: Run) -> bool:
