@@ -238,10 +238,11 @@ def _refuse_living(left: Left, target: Path, *, stale: bool) -> None:
 def _refuse_another(left: Left, kept: Head, head: Head, prepared: Prepared, target: Path) -> None:
     """See that what was kept is of this very draft, this program and these settings."""
     clean = f"`surgery clean {quote(str(target))}`"
+    anew = f"{clean} removes what was kept, and then the same command begins anew"
     if (mixture := half_replaced(target)) is not None:  # which `clean` does not remove
-        remedy = mixture.fix
+        remedy = anew = mixture.fix
     elif kept.command == the_same():  # which is refused
-        remedy = f"{clean} removes what was kept, and then the same command begins anew"
+        remedy = anew
     else:
         remedy = f"{goes_on(kept)}; {clean} removes it"
     if kept.draft != head.draft:
@@ -250,7 +251,7 @@ def _refuse_another(left: Left, kept: Head, head: Head, prepared: Prepared, targ
         raise CheckpointError(
             f"what is read is not what it was when '{left.path}' was begun",
             why="its files have the same names and sizes, and were written since",
-            fix=f"blocks of both would stand in one result: {remedy}",
+            fix=f"blocks of both would stand in one result: {anew}",
         )
     for what, ours, theirs in (
         ("version", head.programs, kept.programs),
