@@ -177,7 +177,8 @@ def nodes_of(
     apart: Collection[_Node] = (),
 ) -> list[LeafPath]:
     """The topmost nodes of which all leaves are chosen, but for those ``apart``."""
-    others = {leaf[:n] for leaf in leaves if leaf not in chosen for n in range(len(leaf) + 1)}
+    those = frozenset(chosen)
+    others = {leaf[:n] for leaf in leaves if leaf not in those for n in range(len(leaf) + 1)}
     found: dict[LeafPath, None] = {}
     for leaf in chosen:
         depth = next(

@@ -133,12 +133,16 @@ class EarlyReads:
     def _places_of(self, keys: list[str]) -> dict[str, bytes] | None:
         """None where they cannot be read, as what is built was removed: whoever reads at the end says so."""
         try:
-            database = self._opened(self._context)
-            found = [database.read(key, byte_range=slice(0, 0)) for key in keys]
+            found = [self._building.read(key, byte_range=slice(0, 0)) for key in keys]
             generations = [one.result().stamp.generation for one in found]
         except UNREADABLE:
             return None
         return dict(zip(keys, generations, strict=True))
+
+    @cached_property
+    def _building(self) -> Any:
+        """The database while it is built. As long as it is open, nodes of its tree are decoded once for all reads."""
+        return self._opened(self._context)
 
     @cached_property
     def _database(self) -> Any:

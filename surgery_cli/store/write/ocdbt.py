@@ -258,6 +258,8 @@ class _OcdbtBatch:
         self.transaction = transaction
         self._database = writer.shared_database
         self._opened: dict[str, Any] = {}
+        self._opening: dict[str, threading.Lock] = {}
+        """By array: others are opened meanwhile."""
         self._begun: set[str] = set()
         """The names of the arrays that this batch makes; of others an earlier one has written the first blocks."""
         self._lock = threading.Lock()
@@ -278,8 +280,9 @@ class _OcdbtBatch:
 
     def write(self, leaf: PlannedLeaf, window: Window, values: np.ndarray[Any, Any]) -> None:
         with self._lock:
-            array = self._opened.get(leaf.name)
-            if array is None:
+            opening = self._opening.setdefault(leaf.name, threading.Lock())
+        with opening:
+            if (array := self._opened.get(leaf.name)) is None:
                 array = self._opened[leaf.name] = self._array(leaf)
         store_block(array, window, values)
 
