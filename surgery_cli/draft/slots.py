@@ -94,7 +94,8 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     known, ``assumed`` what it and the start rest on where that is no proof, ``fresh_assumed`` likewise of ``fresh``.
     ``factory`` is the one that the user named, ``said`` the same if it was named for the whole tree. ``kinds`` are
     those that its state may be by the metadata and the user's word, ``donor_assumed`` what it rests on where it came
-    from a donor with its param.
+    from a donor with its param. ``over_leaf``: a trial
+    showed whether the update of an element hangs on others of its leaf, be it by a part of the optimizer without slots.
     """
 
     path: LeafPath
@@ -130,6 +131,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     fresh_assumed: Assumption | None = None
     donor_assumed: Assumption | None = None
     kinds: tuple[str, ...] = ()
+    over_leaf: bool | None = None
 
     @property
     def title(self) -> str:

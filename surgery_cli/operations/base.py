@@ -23,7 +23,7 @@ from surgery_cli.optimizer.follow.origins import Origins
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
-from surgery_cli.words.advice import worded
+from surgery_cli.words.advice import FieldName, worded
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.quantities import setting_text
 
@@ -173,7 +173,7 @@ class Operation(
         """Raise PlanError if one of these fields says something; ``unused``: why it would have no effect."""
         for field in msgspec.structs.fields(self):
             if getattr(self, field.name) != field.default and (name := field.encode_name) in unused:
-                what = worded(f"'{{}}' takes no {{{name}}}", self.name)
+                what = worded("'{}' takes no {}", self.name, FieldName(name))
                 raise PlanError(what, why=unused[name], fix="take it out of this edit", field=name)
 
     def settled(self, read: Callable[[str], bytes]) -> Self:

@@ -11,6 +11,7 @@ import msgspec
 
 from surgery_cli.draft.assumptions import Assumption, together
 from surgery_cli.script.fading import tried_decays
+from surgery_cli.script.leaf_trial import over_leaves
 from surgery_cli.script.optimizers import Optimizer
 from surgery_cli.script.pytrees import param_of
 from surgery_cli.script.slot_powers import (
@@ -86,7 +87,14 @@ def _tried(
         found |= measured_above_starts(trial, started)
         found = _signs_as_amounts(found, trial)
         decays = tried_decays(trial, [path for path in found if _is_slot(path, trial)])
-    return {p: msgspec.structs.replace(one, decay=decays.get(p)) for p, one in found.items()}
+        leaves = over_leaves(optimizer.transformation, trial.shapes)
+
+    def with_rest(path: LeafPath, one: Measured) -> Measured:
+        param = param_of(path, trial.params)
+        over_leaf = None if param is None else leaves.get(param)
+        return msgspec.structs.replace(one, decay=decays.get(path), over_leaf=over_leaf)
+
+    return {path: with_rest(path, one) for path, one in found.items()}
 
 
 def _signs_as_amounts(found: Mapping[LeafPath, Measured], trial: Trial) -> dict[LeafPath, Measured]:

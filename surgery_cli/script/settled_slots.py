@@ -36,6 +36,8 @@ def settled(survey: OptimizerSurvey, measured: Mapping[LeafPath, Measured]) -> O
         if seen.no_values and slot.factoring is not None:
             seen = moments.get((slot.state, slot.param), seen)
         new = slot if seen.decay is None else msgspec.structs.replace(slot, decay=seen.decay)
+        if seen.over_leaf is not None:
+            new = msgspec.structs.replace(new, over_leaf=seen.over_leaf)
         is_open = slot.power is None or (rests_on_settings(slot) and not seen.no_values)
         if is_open and seen.power is None:
             new = msgspec.structs.replace(

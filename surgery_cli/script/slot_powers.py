@@ -61,6 +61,8 @@ class Measured(msgspec.Struct, frozen=True):
     decay: float | None = None
     """What a step without gradients leaves of it, where that is one share of every element."""
     no_values: bool = False
+    over_leaf: bool | None = None
+    """What is seen of the updates of its param: see ``Slot``."""
 
     @property
     def rule(self) -> tuple[int | None, bool]:

@@ -116,7 +116,7 @@ class Trial:
         import numpy as np
 
         self._random = np.random.default_rng(0)
-        self._shapes = jax.tree.map(
+        self.shapes = jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct(
                 tuple(min(max(n, 1), 2) for n in leaf.shape), np.float32
             ),
@@ -130,9 +130,9 @@ class Trial:
         self.jumps = [{path: n // 2 for path, n in far.items()}, far] if far else []
         """The counters from which runs that jump go on, ``STEPS`` steps each time."""
         self._done: dict[tuple[tuple[Sizes, ...], int, bool], Runs] = {}
-        self._init = _each(transformation.init)
-        self._update = _each(lambda *given: transformation.update(*given)[1])
-        self.params = dict(_by_plain_path(self._params))
+        self._init = each(transformation.init)
+        self._update = each(lambda *given: transformation.update(*given)[1])
+        self.params = dict(by_plain_path(self._params))
         """The tiny params, by plain path."""
 
     def runs(self, sizes: Sequence[Sizes], steps: int = STEPS, *, jumping: bool = False) -> Runs:
@@ -152,7 +152,7 @@ class Trial:
                 }
                 for end in (0, 1)
             )
-            factors = {path: by.astype(float) for path, by in _by_plain_path(self._factors)}
+            factors = {path: by.astype(float) for path, by in by_plain_path(self._factors)}
             self._done[key] = Runs(factors, first, last)
         return self._done[key]
 
@@ -225,7 +225,7 @@ class Trial:
     def _filled(self, make: Callable[[tuple[int, ...]], Values]) -> Any:
         import jax
 
-        return jax.tree.map(lambda leaf: make(leaf.shape), self._shapes)
+        return jax.tree.map(lambda leaf: make(leaf.shape), self.shapes)
 
     def _drawn(self, shape: tuple[int, ...]) -> Values:
         """Values away from zero."""
@@ -244,7 +244,7 @@ class Trial:
         return np.concatenate([whole, arrays]).astype(np.float32)
 
 
-def _each(function: Callable[..., Any]) -> Callable[..., Any]:
+def each(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function of many runs at once, or of one after the other where it does not take a batch."""
     import jax
 
@@ -252,13 +252,13 @@ def _each(function: Callable[..., Any]) -> Callable[..., Any]:
     batched = jax.jit(jax.vmap(function), compiler_options=quickly)
     in_turn = jax.jit(lambda *given: jax.lax.map(lambda one: function(*one), given))
 
-    def each(*given: Any) -> Any:
+    def found(*given: Any) -> Any:
         try:
             return batched(*given)
         except Exception:  # noqa: BLE001 - e.g. callbacks; what fails in turn too is the optimizer's own error
             return in_turn(*given)
 
-    return each
+    return found
 
 
 def _counted(state: Any, counters: Mapping[LeafPath, int]) -> Any:
@@ -266,7 +266,7 @@ def _counted(state: Any, counters: Mapping[LeafPath, int]) -> Any:
     import jax
     import jax.numpy as jnp
 
-    paths = iter(path for path, _ in _by_plain_path(state))
+    paths = iter(path for path, _ in by_plain_path(state))
 
     def one(leaf: Any) -> Any:
         count = counters.get(next(paths))
@@ -283,7 +283,8 @@ def _one_of(states: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[0], states)
 
 
-def _by_plain_path(pytree: Any) -> Iterator[tuple[LeafPath, Values]]:
+def by_plain_path(pytree: Any) -> Iterator[tuple[LeafPath, Values]]:
+    """The leaves that are not empty, by plain path."""
     return ((plain_path(path), leaf) for path, leaf in stored_leaves(pytree))
 
 
@@ -294,6 +295,6 @@ def numbers_of(state: Any) -> Leaves:
 
     return {
         path: np.asarray(leaf, np.float64)
-        for path, leaf in _by_plain_path(state)
+        for path, leaf in by_plain_path(state)
         if isinstance(leaf, jax.Array | np.ndarray) and jax.dtypes.issubdtype(leaf.dtype, np.number)
     }

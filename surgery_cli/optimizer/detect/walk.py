@@ -145,7 +145,7 @@ class Walk:
         if kind.after != "same":
             after = kind.after if isinstance(kind.after, int) else None
             behind_it = Behind(node.path, kinds)
-            return Signal(after, behind_it, is_per_leaf=kind.normalizes_leaves)
+            return Signal(after, behind_it, is_per_leaf=bool(kind.over_leaf))
         if not behind or all(s is signal for s in behind):
             return signal
         values = {s.value for s in behind}

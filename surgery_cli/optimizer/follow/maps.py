@@ -15,6 +15,7 @@ from surgery_cli.errors import Problem
 from surgery_cli.optimizer.follow.origins import Origins
 from surgery_cli.optimizer.follow.rearranged import Mapped, Move, moved_slots
 from surgery_cli.optimizer.follow.refusals import has_no_map
+from surgery_cli.optimizer.follow.whole_leaves import WholeLeaves
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.lists import quoted
@@ -30,6 +31,7 @@ class Maps:
         self._before, self._draft, self._origins = before, draft, origins
         self._relations: dict[LeafPath, str] = {}
         self._taken: dict[LeafPath, tuple[Slot, LeafSpec]] = {}
+        self._leaves = WholeLeaves()
 
     def map_of(self, param: LeafPath) -> Arrangement | None:
         """By which map a param was made of others, or of a part of one; None if it is what it was."""
@@ -51,6 +53,7 @@ class Maps:
         found = moved_slots(slots, {slot.path: self.made_of(slot.path) for slot in slots}, by)
         for slot in slots:
             self.see(slot, found[slot.path].relation, by.after)
+        self._leaves.see(slots, by, found)
         return found
 
     def see(self, slot: Slot, relation: str, after: LeafSpec) -> None:
@@ -92,7 +95,7 @@ class Maps:
         return draft.replaced(slots={**draft.slots, **new})
 
     def notes(self, edited: Collection[LeafPath]) -> list[Consequence]:
-        """What was decided by optax's default alone, once for each state, and what the script may decide otherwise."""
+        """What was decided by optax's default alone, what the script may decide, and what goes by whole leaves."""
         factored = [
             Consequence(
                 DocsPage.REARRANGED_SLOTS,
@@ -103,7 +106,9 @@ class Maps:
             )
             for state, (slot, after) in self._taken.items()
         ]
-        return factored + self._left_out_by_axes(edited)
+        left_out = self._left_out_by_axes(edited)
+        whole = self._leaves.notes(lambda path: bool(left_out) and self._has_other_axes(path))
+        return factored + left_out + whole
 
     def _left_out_by_axes(self, edited: Collection[LeafPath]) -> list[Consequence]:
         """That params have another number of axes, where states leave out some: often those of a number of axes."""

@@ -24,13 +24,14 @@ class Move(NamedTuple):
     """What a map makes of a slot: its recipe, and how its shape follows from the param's from then on.
 
     ``why`` says why it cannot follow the map, ``settled_by`` what would settle that, if anything; the recipe, if there
-    is one, is then of the shape in which it restarts.
+    is one, is then of the shape in which it restarts. ``is_model``: it stands for what it was, as far as means can.
     """
 
     recipe: Recipe | None
     relation: str
     why: str = ""
     settled_by: str = ""
+    is_model: bool = False
 
     def is_stuck(self, *, restarts: bool) -> bool:
         """True if the slot cannot become what it must: follow the map, or restart in its new shape."""
@@ -179,15 +180,15 @@ def _factored(slots: Sequence[Slot], recipes: Inputs, by: Mapped) -> dict[LeafPa
         spec = msgspec.structs.replace(moment.spec, dtype=v.spec.dtype, kind=v.spec.kind)
         moment = made(Convert(), (moment,), spec, whole.path)
         return {
-            row.path: Move(_placeholder(r, row.path), "one"),
-            column.path: Move(_placeholder(c, column.path), "one"),
-            whole.path: Move(moment, "same"),
+            row.path: Move(_placeholder(r, row.path), "one", is_model=True),
+            column.path: Move(_placeholder(c, column.path), "one", is_model=True),
+            whole.path: Move(moment, "same", is_model=True),
         }
     like = (r, c) if had[0] else (v, v)
     return {
-        row.path: Move(_mean(moment, first, like[0], row.path), "factored"),
-        column.path: Move(_mean(moment, second, like[1], column.path), "factored"),
-        whole.path: Move(_placeholder(v, whole.path), "one"),
+        row.path: Move(_mean(moment, first, like[0], row.path), "factored", is_model=True),
+        column.path: Move(_mean(moment, second, like[1], column.path), "factored", is_model=True),
+        whole.path: Move(_placeholder(v, whole.path), "one", is_model=True),
     }
 
 

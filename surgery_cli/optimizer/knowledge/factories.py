@@ -120,6 +120,19 @@ PER_LEAF: Final[Mapping[str, tuple[str, Assumption | None]]] = {
 With what their own settings must leave alone for the signal to be what it is.
 """
 
+_TRUST_RATIO: Final = "takes the ratio of two norms of a leaf"
+OVER_LEAVES: Final[Mapping[str, str]] = {
+    "adafactor": "adafactor clips the update of a leaf by its size, and multiplies it by that of the param",
+    "adafactor-without-parameter-scale": "adafactor clips the update of a leaf by its size",
+    "lamb": f"lamb {_TRUST_RATIO}",
+    "lars": f"lars {_TRUST_RATIO}",
+}
+"""Factories that make more of a whole leaf than their states tell (see ``Kind.over_leaf``), as clauses.
+
+Source: optax.scale_by_trust_ratio, optax.clip_by_block_rms and optax.scale_by_param_block_rms, as the factories chain
+them. What has no slots (fromage, adaptive_grad_clip, centralize) cannot be named; a trial shows it.
+"""
+
 WRAPPERS: Final[Mapping[str, str]] = {
     "MultiSteps": "multi_steps",
     "apply_if_finite": "apply_if_finite",

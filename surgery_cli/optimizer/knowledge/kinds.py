@@ -95,8 +95,10 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """All other fields that are no trees: keys, flags, numbers."""
     inner: tuple[str, ...] = ()
     after: int | str = "same"
-    normalizes_leaves: bool = False
-    """True if what it gives to the states behind it depends on the size of a whole leaf."""
+    over_leaf: str = ""
+    """What it takes of a whole leaf, as a clause; '' if what becomes of an element hangs on no others of its leaf."""
+    over_axes: bool = False
+    """True if that also hangs on which axis is which."""
 
     @property
     def signature(self) -> frozenset[str]:
@@ -181,7 +183,7 @@ _TOLD: Final[tuple[Kind, ...]] = (
         family="novograd",
         clocks={"count": "first_step"},
         after=0,
-        normalizes_leaves=True,
+        over_leaf="novograd divides the gradient of a leaf by its norm",
         fields={
             "mu": _RATIO,
             "nu": msgspec.structs.replace(_SECOND, relations=_SCALAR),
@@ -230,7 +232,7 @@ _TOLD: Final[tuple[Kind, ...]] = (
         name="sm3",
         family="sm3",
         after=0,
-        normalizes_leaves=True,
+        over_leaf="sm3 keeps the largest squares along each axis of a leaf",
         fields={
             "mu": msgspec.structs.replace(_SECOND, relations=("axis",)),
             "nu": _RATIO,
@@ -269,7 +271,7 @@ _TOLD: Final[tuple[Kind, ...]] = (
         name="factored",
         family="adafactor",
         after=0,
-        normalizes_leaves=True,
+        over_leaf="adafactor keeps means over two axes of a leaf",
         fields={"v_row": _ROW, "v_col": _COLUMN, "v": _WHOLE},
         clocks={"count": "decay"},
     ),
@@ -281,6 +283,8 @@ _TOLD: Final[tuple[Kind, ...]] = (
         clocks=_COUNT,
         others=("ns_coeffs",),
         after="unknown",  # with adaptive scaling the signal stays
+        over_leaf="muon makes the update of a matrix orthogonal",
+        over_axes=True,
     ),
     # --- accumulators: the signal goes on ----------------------------------------------------------------
     Kind(name="trace", family="momentum", fields={"trace": _MOMENT}),
@@ -314,7 +318,7 @@ _TOLD: Final[tuple[Kind, ...]] = (
         name="ldog",
         family="dog",
         after=1,
-        normalizes_leaves=True,
+        over_leaf="dog goes by the norms of a leaf",
         fields={
             "max_dist": Field(
                 fixed=1,

@@ -1,0 +1,164 @@
+"""Where an edit makes other leaves: a note is there if and only if the next updates of optax differ by that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import optax
+import orbax.checkpoint as ocp
+import pytest
+
+from surgery_cli import surgery
+from surgery_cli.errors import PlanError
+from surgery_cli.planning import plan_from_document
+from tests.optimizer.optax_registry import OPTIMIZERS
+from tests.optimizer.policy_registry import CASES
+
+UNSEEN = {"agc_sgd", "centralize_adam", "fromage"}
+"""What goes by whole leaves in a part of the chain that keeps nothing, and that no name of a factory says."""
+NEEDS_MORE = {
+    "backtracking", "dpsgd", "freeze", "lbfgs", "partition_3same", "sam", "selective_transform", "sophia",
+}  # fmt: skip
+"""What trains on more than gradients and a loss, or on params of other names only."""
+NOISE = {"add_noise_adam", "noisy_sgd"}
+"""What draws by the shapes of leaves."""
+ORDER = [3, 1, 0, 2, 5, 4]
+
+
+class Edit(NamedTuple):
+    """An edit of leaves of these shapes, and what NumPy makes of them, in order."""
+
+    fields: dict[str, Any]
+    shapes: tuple[tuple[int, ...], ...]
+    change: Callable[[list[Any]], list[Any]]
+
+
+KERNELS = ((6, 8), (6, 8))
+EDITS = {
+    "stack": Edit({"op": "stack"}, KERNELS, lambda xs: [np.stack(xs)]),
+    "unstack": Edit({"op": "unstack"}, ((2, 6, 8),), lambda xs: [*xs[0]]),
+    "concat": Edit({"op": "concat", "axis": 1}, KERNELS, lambda xs: [np.concatenate(xs, 1)]),
+    "split": Edit({"op": "split", "axis": 1}, ((6, 8),), lambda xs: np.split(xs[0], 2, 1)),
+    "biases": Edit({"op": "concat", "axis": 0}, ((8,), (8,)), lambda xs: [np.concatenate(xs)]),
+    "transpose": Edit({"op": "transpose"}, ((6, 8),), lambda xs: [xs[0].T]),
+    "reshape": Edit(
+        {"op": "reshape", "shape": [4, 12]}, ((6, 8),), lambda xs: [xs[0].reshape(4, 12)]
+    ),
+    "permute": Edit({"op": "permute", "index": ORDER}, ((6, 8),), lambda xs: [xs[0][ORDER]]),
+    "rename": Edit({"op": "rename"}, ((6, 8),), lambda xs: xs),
+}
+
+
+def drawn(draws: Any) -> dict[str, list[Any]]:
+    """Leaves for every edit, no two of one size."""
+    return {
+        name: [
+            np.asarray(draws.normal(size=shape) * 4.0**n, np.float32)
+            for n, shape in enumerate(edit.shapes)
+        ]
+        for name, edit in EDITS.items()
+    }
+
+
+def changed(tree: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    return {name: list(EDITS[name].change(leaves)) for name, leaves in tree.items()}
+
+
+def tree_of(leaves: Mapping[str, list[Any]]) -> dict[str, Any]:
+    return {name: {f"p{n}": leaf for n, leaf in enumerate(every)} for name, every in leaves.items()}
+
+
+def trained(tx: Any, form: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """Params after some steps in this form, and the first state; gradients are the same in every form."""
+    draws = np.random.default_rng(0)
+    tx = optax.with_extra_args_support(tx)
+    params = begun = tree_of(form(drawn(draws)))
+    state = first = tx.init(params)
+    update = jax.jit(lambda *given: tx.update(*given, value=np.float32(1.0)))
+    for _ in range(8):
+        updates, state = update(tree_of(form(drawn(draws))), state, params)
+        params = optax.apply_updates(params, updates)
+    return jax.tree.map(np.subtract, params, begun), first
+
+
+def differing(tx: Any) -> frozenset[str]:
+    """The edits after which optax moves elements otherwise than without: trained both ways."""
+    before, _ = trained(tx, lambda leaves: leaves)
+    after, _ = trained(tx, changed)
+    found = set()
+    for edit, leaves in changed({e: [*leaf.values()] for e, leaf in before.items()}).items():
+        for wanted, moved in zip(leaves, after[edit].values(), strict=True):
+            if not np.allclose(wanted, moved, rtol=2e-3, atol=2e-3 * np.abs(wanted).max()):
+                found.add(edit)
+    return frozenset(found)
+
+
+def notes_of(source: Path, edit: str, kind: str | None) -> list[str] | None:
+    """What is said of other leaves; None where the edit is refused."""
+    fields, leaves = EDITS[edit].fields, len(EDITS[edit].shapes)
+    at = f"params/{edit}/p{{0..{leaves - 1}}}" if leaves > 1 else f"params/{edit}/p0"
+    to = {"stack": "p", "concat": "p", "biases": "p", "unstack": "q{0..1}", "split": "{q,r}"}
+    names = {"to": f"params/{edit}/{to[edit]}"} if edit in to else {}
+    names = {"to": f"params/{edit}/q"} if fields["op"] == "rename" else names
+    document = {"edits": [{**fields, "at": at, **names}]}
+    try:
+        plan = plan_from_document(document | ({"optimizer_kind": kind} if kind else {}))
+        notes = map(str, surgery.plan(str(source), plan).notes)
+    except PlanError:
+        return None
+    said = ("the next updates of", "another number of axes")
+    return [note for note in notes if any(words in note for words in said)]
+
+
+def saved(tx: Any, path: Path) -> Path:
+    params = tree_of(drawn(np.random.default_rng(1)))
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(path, {"params": params, "opt_state": tx.init(params)})
+    return path
+
+
+@pytest.mark.parametrize("name", sorted(CASES.keys() - NEEDS_MORE - NOISE))
+def test_other_leaves_are_said_if_and_only_if_updates_go_by_them(name: str, tmp_path: Path) -> None:
+    differ = differing(OPTIMIZERS[name]())
+    source = saved(OPTIMIZERS[name](), tmp_path / "source")
+    for edit in EDITS:
+        notes = notes_of(source, edit, CASES[name].kind)
+        if notes is not None:  # what no slot can follow is refused
+            assert bool(notes) == (edit in differ and name not in UNSEEN), (edit, notes)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "lamb(0.1)",
+        "adam(0.1)",
+        "chain(adaptive_grad_clip(0.01), sgd(0.1, momentum=0.9))",
+        "MultiSteps(lamb(0.1), 3)",
+        "adafactor(0.1)",
+        "adafactor(0.1, clipping_threshold=None, multiply_by_parameter_scale=False)",
+        "chain(clip_by_global_norm(1.0), adam(0.1))",
+    ],
+)
+def test_a_call_is_tried_out_for_it(call: str, tmp_path: Path) -> None:
+    tx: Any = eval(call, dict(vars(optax)))
+    tx = tx.gradient_transformation() if isinstance(tx, optax.MultiSteps) else tx
+    differ, source = differing(tx), saved(tx, tmp_path / "source")
+    for edit in (
+        "stack",
+        "rename",
+    ):  # what is split along axes that a sum leaves apart only may differ
+        assert bool(notes_of(source, edit, call)) == (edit in differ), edit
+
+
+def test_nothing_is_said_of_what_only_looks_like_a_trust_ratio(tmp_path: Path) -> None:
+    """Adam and LAMB keep the same state: only their names tell them apart."""
+    source = saved(optax.lamb(0.1), tmp_path / "source")
+    assert [len(notes_of(source, "stack", kind) or ()) for kind in (None, "adam", "lamb")] == [
+        0,
+        0,
+        1,
+    ]
