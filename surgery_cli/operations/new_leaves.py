@@ -95,7 +95,14 @@ def with_new_leaves(
     scene.settle((p for p in draft.leaves if any(p.is_below(node) for node in nodes)), draft)
     policy = scene.policy(edit)
     found = grown(
-        new, like, draft, scene, policy=policy if policy in ("reset", "warm") else None, taken=new
+        new,
+        like,
+        draft,
+        scene,
+        policy=policy if policy in ("reset", "warm") else None,
+        name=edit.name,
+        takes_like=hasattr(edit, "like"),
+        taken=new,
     )
     after = rekey(after, {}, arriving=found.leaves)
     slots = {path: slot for path, slot in found.slots.items() if path in after.leaves}

@@ -13,9 +13,11 @@ import pytest
 from optax import contrib
 
 from surgery_cli import surgery
+from surgery_cli.cli.rendering.spelling import in_options
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.expand import Expand
+from surgery_cli.operations.merge import Merge
 from surgery_cli.operations.reshape import Reshape
 from surgery_cli.operations.stack import Stack
 from surgery_cli.operations.transpose import Transpose
@@ -178,6 +180,22 @@ MOVES = {
     "swap": ([{"op": "rename", "moves": SWAP}], True),
     "copy": ([{"op": "copy", "at": "params/frozen", "to": "params/new"}], True),
     "to another format": ([{"op": "rename", "at": "params", "to": "model"}], False),
+    "another": (
+        [{"op": "add", "at": "params/new", "like": "params/frozen", "init": "zeros"}],
+        True,
+    ),
+    "from elsewhere": (
+        [
+            {
+                "op": "add",
+                "at": "params/new",
+                "like": "params/body",
+                "with": "DONOR",
+                "from": "params/body",
+            },
+        ],
+        True,
+    ),
     "values": ([{"op": "rescale", "at": "params/frozen", "by": 2}], False),
     "no param": ([{"op": "rename", "at": "step", "to": "count"}], False),
 }
@@ -192,11 +210,41 @@ def test_a_new_name_is_said_to_be_what_labels_may_go_by(name: str, tmp_path: Pat
         checkpointer.save(
             tmp_path / "source", {"params": params, "opt_state": state, "step": np.int32(3)}
         )
+        donor = {"params": params | {"new": params["body"]}}
+        checkpointer.save(tmp_path / "donor", donor)
     for edit, (edits, is_told) in MOVES.items():
-        plan = plan_from_document({"edits": edits})
+        named = [
+            {k: tmp_path / "donor" if v == "DONOR" else v for k, v in e.items()} for e in edits
+        ]
+        named = [{k: str(v) if k == "with" else v for k, v in e.items()} for e in named]
+        plan = plan_from_document({"edits": named})
         notes = map(str, surgery.plan(str(tmp_path / "source"), plan).notes)
         said = [note for note in notes if "if it goes by names" in note]
         assert len(said) == (is_told and name != "adam"), (edit, said)
+
+
+def test_a_merge_that_cannot_tell_advises_what_merge_and_add_take(tmp_path: Path) -> None:
+    """What it advises is typed as it says, and the result is what the optimizer would begin such params with."""
+    params = {part: {"w": np.ones((3, 2), np.float32)} for part in ("frozen", "body")}
+    grown = params | {"new": {"w": np.ones((3, 2), np.float32)}}
+    state = NAMED["partition"].init(params)
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "a", {"params": params, "opt_state": state})
+        checkpointer.save(tmp_path / "donor", {"params": grown})
+    merge = {"op": "merge", "at": "params", "with": str(tmp_path / "donor"), "both": "ours"}
+    with pytest.raises(PlanError) as refused:
+        surgery.plan(str(tmp_path / "a"), plan_from_document({"edits": [merge]}))
+    (problem,) = refused.value.problems
+    assert str(problem.fix).startswith("`add` them before, by the same `with`, and say which")
+    assert "`--with`" in in_options(problem.fix, Merge)
+
+    add = {"op": "add", "at": "params/new", "like": "params/body", "with": str(tmp_path / "donor")}
+    plan = plan_from_document({"edits": [add]})
+    surgery.apply(str(tmp_path / "a"), str(tmp_path / "b"), plan)
+    wanted = {"params": grown, "opt_state": NAMED["partition"].init(grown)}
+    with ocp.StandardCheckpointer() as checkpointer:
+        found = checkpointer.restore(tmp_path / "b", wanted)
+    jax.tree.map(np.testing.assert_array_equal, found, wanted)
 
 
 def test_muon_goes_by_axes_unless_its_state_shows_names(tmp_path: Path) -> None:

@@ -42,19 +42,21 @@ def grown(
     scene: States,
     *,
     policy: str | None,
+    name: str,
+    takes_like: bool,
     taken: Iterable[LeafPath] = (),
 ) -> Grown:
     """What states that mirror the params hold for ``new`` ones, as they do for others that are ``like`` them.
 
     Of params for which that does not say one, all others of the tree tell it, where they agree. ``draft`` is without
     the new leaves. Where params come from a donor, its slots come with them if they would go on as they did there. No
-    slot is made where a leaf is ``taken`` already.
+    slot is made where a leaf is ``taken`` already. ``name`` is that of the edit; ``takes_like``: it has a field for it.
 
     Raises:
         PlanError: states choose their params, and nothing says whether they would choose these; the shape or the
             initial value of a slot is not known.
     """
-    return _Growing(new, draft, scene, policy, frozenset(taken)).of(like)
+    return _Growing(new, draft, scene, policy, name, takes_like, frozenset(taken)).of(like)
 
 
 class _Growing:
@@ -64,10 +66,13 @@ class _Growing:
         draft: Draft,
         scene: States,
         policy: str | None,
+        name: str,
+        takes_like: bool,
         taken: frozenset[LeafPath],
     ) -> None:
         self._new, self._taken, self._policy = new, taken, policy
         self._before, self._scene = draft, scene
+        self._name, self._takes_like = name, takes_like
         self._draft = draft.with_leaves(new)
         self._found: dict[LeafPath, Output] = {}
         self._slots: dict[LeafPath, Slot] = {}
@@ -80,7 +85,7 @@ class _Growing:
         asked: dict[UnknownStates, list[LeafPath]] = {}
         known: dict[object, UnknownStates] = {}
         for param, output in self._new.items():
-            with gathering.catching(path=str(param), field="like"):
+            with gathering.catching(path=str(param), field="like" if self._takes_like else "at"):
                 try:
                     model = siblings.model_of(param, output.spec, like.get(param))
                 except UnknownStates as question:
@@ -91,7 +96,9 @@ class _Growing:
                 elif model is not None:
                     self._models[param] = model
                     self._grow(param, model)
-        gathering.problems += (each.problem(new) for each, new in asked.items())
+        gathering.problems += (
+            each.problem(new, takes_like=self._takes_like) for each, new in asked.items()
+        )
         gathering.raise_if_any()
         draft = self._draft.with_leaves(self._found)
         notes = [*self._graft(draft), *self._said(like)]
@@ -138,7 +145,7 @@ class _Growing:
             own = msgspec.structs.replace(own, dtype=param.dtype)
         fit = fitted(model, own, old, param)
         if fit.spec is None:
-            raise PlanError.of([has_no_map(new, "add", fit.why, settled_by=fit.settled_by)])
+            raise PlanError.of([has_no_map(new, self._name, fit.why, settled_by=fit.settled_by)])
         spec = msgspec.structs.replace(fit.spec, stored_bytes=None)
         slot = msgspec.structs.replace(new, relation=fit.relation)
         draft = self._draft.with_leaves({slot.path: _nothing_yet(spec, slot.path)})
@@ -146,7 +153,7 @@ class _Growing:
             self._put(slot, taking_param(draft, slot, "reset" if slot.in_optimizer else "carried"))
             return
         if not is_numeric(spec) and (slot.fresh is None or spec.dtype != "bool"):
-            raise PlanError.of([has_no_map(new, "add", f"it is {spec.type_text}")])
+            raise PlanError.of([has_no_map(new, self._name, f"it is {spec.type_text}")])
         if self._policy == "warm" and slot.is_second_moment and fit.relation == model.relation:
             (mean,) = at_mean(slot, leaf.recipe, spec) or (None,)
             if mean is not None:

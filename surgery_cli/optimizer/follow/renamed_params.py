@@ -1,4 +1,4 @@
-"""Params under new names where states of the optimizer leave out some: a script may choose them by name."""
+"""New params and new names where states of the optimizer leave out some: a script may choose them by name."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _SHOWN: Final = 3
 
 
 def renamed_params(draft: Draft) -> list[Consequence]:
-    """A note for params that got another name, or are copies, beside params of other groups that kept theirs.
+    """A note for params that got another name, or are new, beside params of other groups that kept theirs.
 
-    Slots and holes go with them. For which params a state has slots, `optax.masked` and `optax.partition` ask a
-    function of the script, which the checkpoint does not hold.
+    They have the slots and holes that they had, or those of others that they are like. For which params a state has
+    slots, `optax.masked` and `optax.partition` ask a function of the script, which the checkpoint does not hold.
     """
     groups: dict[LeafPath, set[LeafPath]] = {param: set() for param in draft.slots_of}
     for slot in draft.slots.values():
@@ -34,19 +34,37 @@ def renamed_params(draft: Draft) -> list[Consequence]:
         return []
     was = {param: _before(draft, param) for param in groups if param in draft.leaves}
     renamed = {param: old for param, old in was.items() if old not in (None, param)}
-    is_of_all = len(renamed) == len(was) and renamed.keys().isdisjoint(renamed.values())
-    if not renamed or is_of_all:  # to another format
+    if len(renamed) == len(was) and renamed.keys().isdisjoint(renamed.values()):
+        renamed = {}  # to another format
+    models = renamed | _models(draft, was, groups)
+    if not models:
         return []
-    new = quoted(in_listed_order(renamed), _SHOWN)
-    old = quoted(in_listed_order(filter(None, renamed.values())), _SHOWN)
+    new = quoted(in_listed_order(models), _SHOWN)
+    old = quoted(in_listed_order(dict.fromkeys(filter(None, models.values()))), _SHOWN)
+    took = "took" if renamed else "takes"
     return [
         Consequence(
             DocsPage.OPTIMIZERS,
             f"{quoted(states, _SHOWN)} {'leaves' if len(states) == 1 else 'leave'} out some params, and the script says"
-            f" which: if it goes by names, see that it takes {new} as it took {old}; `--like-init` holds the result"
+            f" which: if it goes by names, see that it takes {new} as it {took} {old}; `--like-init` holds the result"
             " against it",
         )
     ]
+
+
+def _models(
+    draft: Draft,
+    was: Mapping[LeafPath, LeafPath | None],
+    groups: Mapping[LeafPath, set[LeafPath]],
+) -> dict[LeafPath, LeafPath]:
+    """The params that are new in the tree, each with an older one that states treat alike."""
+    stood = {draft.standing(path) for path in draft.source_tree}
+    found = {}
+    for param in (param for param, old in was.items() if old is None and param not in stood):
+        alike = [p for p in was if p in stood and groups[p] == groups[param]]
+        if alike:
+            found[param] = max(alike, key=lambda path: path[-1:] == param[-1:])
+    return found
 
 
 def _goes_by_axes(draft: Draft, groups: Mapping[LeafPath, set[LeafPath]]) -> bool:

@@ -9,7 +9,7 @@ from surgery_cli.errors import Problem
 from surgery_cli.optimizer.detect.mirrors import is_param
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
-from surgery_cli.words.advice import joined, worded
+from surgery_cli.words.advice import FieldName, Text, joined, worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.series import folded
 
@@ -30,8 +30,8 @@ class UnknownStates(Exception):
         super().__init__(nearest, groups)
         self.nearest, self.groups = nearest, groups
 
-    def problem(self, new: Sequence[LeafPath]) -> Problem:
-        """The question, for all these params."""
+    def problem(self, new: Sequence[LeafPath], *, takes_like: bool) -> Problem:
+        """The question, for all these params; ``takes_like``: the edit has a field that answers it."""
         first, *others = (quoted(folded(map(str, paths)), 2) for paths in self.groups)
         if others:
             why = f"they keep other slots for {first} than for {' and '.join(others)}"
@@ -40,16 +40,17 @@ class UnknownStates(Exception):
                 f"{first} has another number of axes, by which states that leave out some params choose them"
                 " most often"
             )
-        fix = worded("name a param with as many axes in {like}, which they treat alike")
+        fix = worded("`add` it {like} a param with as many axes, which they treat alike")
         if self.nearest:
-            ways = (worded("{like: {}}", path.exact_pattern) for path in self.nearest)
-            fix = worded("say which param it is like: {}", joined(" or ", ways))
+            named = (Text(FieldName("like", path.exact_pattern)) for path in self.nearest)
+            first = "" if takes_like else worded("`add` them before, by the same {with}, and ")
+            fix = Text(first, "say which param it is like: ", joined(" or ", named))
         return Problem(
             f"which states of the optimizer would have {quoted(folded(map(str, new)), 3)} is not known",
             why=why,
             fix=fix,
             path=folded(map(str, new))[0],
-            field="like",
+            field="like" if takes_like else "at",
         )
 
 
