@@ -174,8 +174,10 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def state(self) -> LeafPath:
-        """The node of the state that the slot is a part of."""
-        return self.node if self.node[-1:] == ("param_states",) else self.node.parent or self.node
+        """The node of the state that the slot is a part of; slow weights beside the fast ones are one of their own."""
+        above = self.node.parent
+        is_alone = self.is_params_like and self.root.is_below(above)
+        return self.node if is_alone or self.node[-1:] == ("param_states",) or not above else above
 
     @property
     def whole_state(self) -> LeafPath:

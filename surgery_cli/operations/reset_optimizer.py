@@ -108,7 +108,7 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
             ),
             *(Consequence(DocsPage.COUNTERS, said) for said in _naming(restart, running)),
         )
-        owners = {slot.node.parent for slot in slots} - {LeafPath()}
+        owners = {slot.state for slot in slots}
         states = {slot.whole_state for slot in slots}
         whole = owners if self.patterns else states
         left = _numbers_left(whole, reset)
@@ -173,9 +173,9 @@ def _restarted_clocks(slots: Iterable[Slot], draft: Draft, scene: Scene) -> dict
 def _restarted_numbers(slots: Iterable[Slot], draft: Draft) -> dict[LeafPath, Output]:
     """Running numbers of states all of whose slots are reset: over sums of old slots, new ones would be misjudged."""
     reset = {slot.path for slot in slots}
-    owners = {slot.node.parent for slot in draft.slots.values() if slot.path in reset}
+    owners = {slot.state for slot in draft.slots.values() if slot.path in reset}
     partly = {
-        slot.node.parent
+        slot.state
         for slot in draft.slots.values()
         if slot.in_optimizer and slot.relation not in ("hole", "one") and slot.path not in reset
     }

@@ -145,7 +145,7 @@ def _states(surveyed: OptimizerSurvey, named: Collection[LeafPath]) -> list[repo
     for path, slot in surveyed.slots.items():
         if path not in named or not slot.in_optimizer or slot.relation == "hole":
             continue
-        owner = slot.node.parent
+        owner = slot.state
         if owner not in found:
             found[owner] = reports.OptimizerState(
                 path=str(owner),

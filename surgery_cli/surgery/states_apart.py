@@ -173,7 +173,7 @@ class Comparison:
                 said = _mixed(place, slots, counts, now, draft)
                 looks.append(Look(Consequence(DocsPage.DONOR_SLOTS, said)))
             if names:
-                said = f"'{slots[0].node.parent}' is not known to be of the same kind in {', '.join(map(repr, names))}"
+                said = f"'{slots[0].state}' is not known to be of the same kind in {', '.join(map(repr, names))}"
                 said += ": leave the optimizer state out, or reset it"
                 looks.append(Look(Consequence(DocsPage.DONOR_SLOTS, said)))
             own_run = set(self._checkpoint.steps.values())
@@ -182,9 +182,7 @@ class Comparison:
                 if len(kinds) > 1:
                     taken = same_kind_as(name, sorted(kinds), "leave the optimizer state out")
                     looks.append(
-                        Look(
-                            Consequence(DocsPage.DONOR_SLOTS, taken.sentence(slots[0].node.parent))
-                        )
+                        Look(Consequence(DocsPage.DONOR_SLOTS, taken.sentence(slots[0].state)))
                     )
         return looks
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import optax
+import orbax.checkpoint as ocp
 import pytest
 from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from surgery_cli import surgery
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.detect.survey import survey
+from surgery_cli.planning import plan_from_document
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
-from tests.optimizer.optax_registry import PARAMS, state_of, train_state, tree_of
+from tests.optimizer.optax_registry import OPTIMIZERS, PARAMS, state_of, train_state, tree_of
 
 
 def f32(*shape: int) -> Any:
@@ -170,6 +175,44 @@ def test_lookahead_keeps_its_slow_weights_inside_the_params() -> None:
     assert all(s.is_params_like and s.in_optimizer and s.power == 1 for s in slow)
     moments = [s for s in result.slots.values() if s.path[0] == "opt_state"]
     assert {s.root for s in moments} == {LeafPath(("params", "fast"))}
+
+
+def test_no_state_of_the_optimizer_holds_its_params() -> None:
+    pairs = optax.LookaheadParams(PARAMS, PARAMS)
+    state = optax.lookahead(optax.adam(0.1), 5, 0.5).init(pairs)
+    lookahead = {"params": {"fast": PARAMS, "slow": PARAMS}, "opt_state": state}
+    trees = [train_state(name) for name in OPTIMIZERS]
+    for tree in (*trees, tree_of(lookahead), tree_of({"state": lookahead, "rest": COUNT})):
+        slots = survey(tree).slots.values()
+        assert not [s.path for s in slots if s.in_optimizer and s.param.is_below(s.state)]
+
+
+def test_a_param_of_lookahead_is_added_and_restarts_as_its_script_would_have_it(
+    tmp_path: Path,
+) -> None:
+    """Orbax restores the result with the state that optax begins with."""
+    tx = optax.lookahead(optax.adam(0.1), 5, 0.5)
+
+    def tree(params: Any) -> Any:
+        pairs = optax.LookaheadParams(params, params)
+        return {"params": {"fast": params, "slow": params}, "opt_state": tx.init(pairs)}
+
+    params = {"a": DENSE, "b": DENSE}
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "source", tree(params))
+    edits = {
+        "added": {"op": "add", "at": "params/fast/c", "like": "params/fast/b", "init": "ones"},
+        "reset": {"op": "reset-optimizer", "at": "params/fast/b"},
+    }
+    for name, edit in edits.items():
+        plan = plan_from_document({"edits": [edit], "optimizer_kind": "adam"})
+        report = surgery.apply(str(tmp_path / "source"), str(tmp_path / name), plan)
+        assert not [note for note in map(str, report.notes) if "params/fast" in note]
+    grown = tree(params | {"c": {key: np.ones_like(leaf) for key, leaf in DENSE.items()}})
+    for name, wanted in {"added": grown, "reset": tree(params)}.items():
+        with ocp.StandardCheckpointer() as checkpointer:
+            found = checkpointer.restore(tmp_path / name, wanted)
+        jax.tree.map(np.testing.assert_array_equal, found, wanted)
 
 
 def test_copies_beside_the_optimizer_state_are_told_from_its_slots() -> None:
