@@ -170,13 +170,13 @@ class Renewals:
             elif self._stay and fit.spec.shape != own.shape and not slot.is_params_like:
                 yield does_not_fit(slot, own, new)
             else:
-                moment = _moment(slot, fit, slots, self._draft)
+                moment = moment_of(slot, fit, slots, self._draft)
                 self._found[slot.path] = Renewal(fit.spec, fit.relation, moment)
         if len(old.shape) != len(new.shape):
             yield from (other_partition(param, s) for s in _choosing(param, slots, self._draft))
 
 
-def _moment(slot: Slot, fit: Fit, slots: Sequence[Slot], draft: Draft) -> Recipe | None:
+def moment_of(slot: Slot, fit: Fit, slots: Sequence[Slot], draft: Draft) -> Recipe | None:
     """What tells the size of a second moment: the slot, or the part of it that holds something."""
     if slot.factoring is None:
         return draft.leaves[slot.path].recipe

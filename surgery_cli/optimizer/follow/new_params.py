@@ -14,12 +14,12 @@ from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.optimizer.follow.donor_notes import Grafts
 from surgery_cli.optimizer.follow.donor_slots import Donors, resting_on
-from surgery_cli.optimizer.follow.fresh_slots import fitted
+from surgery_cli.optimizer.follow.fresh_slots import fitted, moment_of
 from surgery_cli.optimizer.follow.initial_values import refilled, taking_param
 from surgery_cli.optimizer.follow.refusals import has_no_map, unknown_start
 from surgery_cli.optimizer.follow.siblings import Siblings, UnknownStates
 from surgery_cli.optimizer.follow.states import States
-from surgery_cli.optimizer.follow.transform import at_mean
+from surgery_cli.optimizer.follow.transform import mean_of
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.lists import quoted
@@ -154,15 +154,19 @@ class _Growing:
             return
         if not is_numeric(spec) and (slot.fresh is None or spec.dtype != "bool"):
             raise PlanError.of([has_no_map(new, self._name, f"it is {spec.type_text}")])
-        if self._policy == "warm" and slot.is_second_moment and fit.relation == model.relation:
-            (mean,) = at_mean(slot, leaf.recipe, spec) or (None,)
-            if mean is not None:
-                edit = Edited(mean.name, mean.effect, is_named=False)
-                self._put(slot, draft.leaves[slot.path].then(mean.recipe, edit, policy="warm"))
-                return
+        beside = self._before.slots_of[other]
+        moment = None
+        if self._policy == "warm" and slot.is_second_moment:
+            moment = moment_of(model, fit, beside, self._before)
+        if moment is not None:
+            mean = mean_of(slot, moment, spec)
+            edit = Edited(mean.name, mean.effect, is_named=False)
+            self._put(slot, draft.leaves[slot.path].then(mean.recipe, edit, policy="warm"))
+            return
         if slot.fresh is None:
             raise unknown_start(slot, may_stay=False)
-        policy = "warm" if self._policy == "warm" else "reset"
+        is_warm = self._policy == "warm" and any(one.is_second_moment for one in beside)
+        policy = "warm" if is_warm else "reset"
         value = bool(slot.fresh) if spec.dtype == "bool" else slot.fresh
         self._put(slot, refilled(draft, slot.path, value, policy, spec))
 

@@ -144,6 +144,11 @@ def at_mean(slot: Slot, recipe: Recipe, spec: LeafSpec | None = None) -> tuple[C
     after = recipe.spec if spec is None else spec
     if recipe.spec.size <= 1 and after.shape == recipe.spec.shape:
         return ()
+    return (mean_of(slot, recipe, after),)
+
+
+def mean_of(slot: Slot, recipe: Recipe, spec: LeafSpec) -> Change:
+    """A second moment, of this recipe or of another param's, at the mean in every element of ``spec``."""
     one = LeafSpec(kind=LeafKind.NUMPY, dtype="float64")
     mean = Made(Mean(), (recipe,), one, slot.path)
-    return (Change("fill_mean", Keeps(), Made(Spread(), (mean,), after, slot.path)),)
+    return Change("fill_mean", Keeps(), Made(Spread(), (mean,), spec, slot.path))
