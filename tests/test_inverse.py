@@ -509,3 +509,63 @@ def test_runs_of_other_items_and_other_layouts_are_none_that_came_after(tmp_path
     assert _code(*words) == 0
     (said,) = _out_of_order(surgery.plan(str(tmp_path / "laid"), undo, options=of_params))
     assert "`reshard`" in said
+
+
+STATE_EDITS: dict[str, list[dict[str, Any]]] = {
+    "rescaled": [{"op": "rescale", "at": "params/head", "by": -0.5}],
+    "drawn": [{"op": "reinit", "at": "params/head/w", "init": "normal", "optimizer": "warm"}],
+    "reset": [{"op": "reset-optimizer", "at": "params/layers"}],
+    "deleted": [{"op": "delete", "at": "params/x_12"}],
+    "permuted, rounded": [
+        {"op": "permute", "at": "params/head/w", "index": [2, 0, 1, 3]},
+        {"op": "cast", "at": "opt_state/1/0/mu", "to": "bfloat16", "twins": "named"},
+    ],
+    "from elsewhere": [
+        {"op": "replace", "at": "opt_state/1/0/mu/head", "with": "DONOR", "twins": "named"}
+    ],
+}
+
+
+@pytest.mark.parametrize("name", STATE_EDITS)
+@pytest.mark.parametrize("kind", [None, "adamw"])
+def test_an_undo_does_not_doubt_that_a_state_is_of_the_kind_that_it_was(
+    name: str, kind: str | None, tmp_path: Path
+) -> None:
+    """Nothing on disk tells what stands behind a clip; but by record the result was made of that very state."""
+    params = {"layers": _layer(1), "head": _layer(7), "x_12": _layer(8)}
+    tx = optax.chain(optax.clip_by_global_norm(1e9), optax.adamw(1e-3))
+    state = tx.init(params)
+    for _ in range(5):
+        _, state = tx.update(jax.tree.map(lambda x: x * 0.1, params), state, params)
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        for copy in ("a", "donor"):
+            checkpointer.save(tmp_path / copy, {"params": params, "opt_state": state})
+            state = tx.update(jax.tree.map(lambda x: x * 3e3, params), state, params)[1]
+    donor = str(tmp_path / "donor")
+    edits = [{k: donor if v == "DONOR" else v for k, v in e.items()} for e in STATE_EDITS[name]]
+    document = {"edits": edits} | ({"optimizer_kind": kind} if kind else {})
+    surgery.apply(str(tmp_path / "a"), str(tmp_path / "b"), plan_from_document(document))
+
+    undo = plan_from_document(surgery.inverse(str(tmp_path / "b")).plan)
+    report = surgery.apply(str(tmp_path / "b"), str(tmp_path / "c"), undo)
+
+    doubts = [note for note in map(str, report.notes) if "same kind" in note]
+    assert not doubts
+    _same(tmp_path / "c", tmp_path / "a")
+
+
+def test_of_another_checkpoint_it_is_doubted_all_the_same(tmp_path: Path) -> None:
+    params = {"a": _layer(1), "b": _layer(2)}
+    tx = optax.chain(optax.clip_by_global_norm(1e9), optax.adamw(1e-3))
+    state = {"params": params, "opt_state": tx.init(params)}
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "a", state)
+        checkpointer.save(tmp_path / "other", state | {"step": 1})
+    edit = {"op": "rescale", "at": "params/a", "by": 2}
+    plan = plan_from_document({"edits": [edit], "optimizer_kind": "adamw"})
+    surgery.apply(str(tmp_path / "a"), str(tmp_path / "b"), plan)
+    for donor, is_doubted in (("a", False), ("other", True)):
+        taken = {"op": "replace", "at": "opt_state/1/0/mu/a", "twins": "named"}
+        taking = plan_from_document({"edits": [taken | {"with": str(tmp_path / donor)}]})
+        notes = map(str, surgery.plan(str(tmp_path / "b"), taking).notes)
+        assert any("same kind" in note for note in notes) == is_doubted, donor

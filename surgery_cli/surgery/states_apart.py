@@ -19,6 +19,7 @@ from surgery_cli.planning import Plan
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.arrived_states import as_it_stands, clocks_of_others, copies_of_others
 from surgery_cli.surgery.clock_values import Numbers
+from surgery_cli.surgery.made_of import leaves_of
 from surgery_cli.surgery.optimizers import Look, survey_state
 from surgery_cli.surgery.schedules_apart import schedules_apart
 from surgery_cli.tree.paths import LeafPath
@@ -157,6 +158,8 @@ class Comparison:
                 if clock.drives in NEEDS_SLOTS:
                     found.setdefault((path, others), []).append(slot)
         looks = []
+        donors = {name for _, others in found for name in others}
+        apart_from = {name: self._of_others(draft, sources[name]) for name in donors}
         for (place, others), slots in found.items():
             clock = draft.clock_at(place)
             if clock is None:
@@ -166,8 +169,9 @@ class Comparison:
             now = self._numbers.becomes(place, draft, sources)
             decays = decays_tried(slots)
             apart = [c for c in counts if not Clocked(path, clock.drives, c, now, decays).agrees]
+            strangers = [n for n in others if any(s.state in apart_from[n] for s in slots)]
             names = [
-                n for n in others if any(self._is_of_another_kind(s, sources[n]) for s in slots)
+                n for n in strangers if any(self._is_of_another_kind(s, sources[n]) for s in slots)
             ]
             if apart or len(counts) < len(others):
                 said = _mixed(place, slots, counts, now, draft)
@@ -177,7 +181,9 @@ class Comparison:
                 said += ": leave the optimizer state out, or reset it"
                 looks.append(Look(Consequence(DocsPage.DONOR_SLOTS, said)))
             own_run = set(self._checkpoint.steps.values())
-            for name in (n for n in others if n not in names and sources[n].address not in own_run):
+            for name in (
+                n for n in strangers if n not in names and sources[n].address not in own_run
+            ):
                 kinds = {kind for s in slots for kind in self._kinds(s, sources[name])}
                 if len(kinds) > 1:
                     taken = same_kind_as(name, sorted(kinds), "leave the optimizer state out")
@@ -190,6 +196,16 @@ class Comparison:
         """The kinds that the state of a slot may be, here and in another checkpoint."""
         both = (self.survey(source).slots.get(slot.path) for source in (self._checkpoint, other))
         return {kind for one in both if one is not None for kind in one.kinds}
+
+    def _of_others(self, draft: Draft, origin: Any) -> set[LeafPath]:
+        """The states that keep slots here which, by the record, were not made of those of ``origin``."""
+        is_of_it = leaves_of(origin, self._checkpoint)
+        return {
+            slot.state
+            for slot in draft.slots.values()
+            for part in stored_in(draft.leaves[slot.path].recipe, beyond=is_computed)
+            if part.ref.source == SOURCE and not is_of_it(part.ref.path)
+        }
 
     def _is_of_another_kind(self, slot: Slot, other: Any) -> bool:
         """True if values tell of one of two slots of one name and shape what it is, and not the same of the other."""
