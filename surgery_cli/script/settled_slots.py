@@ -14,7 +14,7 @@ from surgery_cli.optimizer.detect.groups import LIKE_INIT
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.script.fading import UNCOUNTED
 from surgery_cli.script.pytrees import plain_path
-from surgery_cli.script.slot_powers import Measured
+from surgery_cli.script.slot_powers import Measured, all_alike
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import InPlan, worded
 
@@ -33,11 +33,12 @@ def settled(survey: OptimizerSurvey, measured: Mapping[LeafPath, Measured]) -> O
         seen = found.get(path)
         if seen is None:
             continue
+        over_leaf = seen.over_leaf
         if seen.no_values and slot.factoring is not None:
             seen = moments.get((slot.state, slot.param), seen)
         new = slot if seen.decay is None else msgspec.structs.replace(slot, decay=seen.decay)
-        if seen.over_leaf is not None:
-            new = msgspec.structs.replace(new, over_leaf=seen.over_leaf)
+        if over_leaf is not None:
+            new = msgspec.structs.replace(new, over_leaf=over_leaf)
         is_open = slot.power is None or (rests_on_settings(slot) and not seen.no_values)
         if is_open and seen.power is None:
             new = msgspec.structs.replace(
@@ -152,7 +153,7 @@ def _factored(
     for path, one in found.items():
         slot = survey.slots[path]
         if slot.factoring is not None and not one.no_values:
-            plain = msgspec.structs.replace(one, decay=None)
+            plain = msgspec.structs.replace(one, decay=None, over_leaf=None)
             parts.setdefault((slot.state, slot.param), set()).add(plain)
     return {key: seen.pop() for key, seen in parts.items() if len(seen) == 1}
 
@@ -162,12 +163,13 @@ def _by_field(
 ) -> dict[LeafPath, Measured]:
     """What was seen of all slots of a field alike, by the field's node."""
     nodes = {plain_path(slot.node): slot.node for slot in survey.slots.values()}
-    seen: dict[LeafPath, set[Measured]] = {}
+    seen: dict[LeafPath, list[Measured]] = {}
     for path, one in measured.items():
         above = (nodes.get(LeafPath(path[:depth])) for depth in range(len(path) + 1))
         for node in filter(None, above):
-            seen.setdefault(node, set()).add(one)
-    return {node: found.pop() for node, found in seen.items() if len(found) == 1}
+            seen.setdefault(node, []).append(one)
+    alike = {node: all_alike(found) for node, found in seen.items()}
+    return {node: one for node, one in alike.items() if one is not None}
 
 
 def _is_close(known: float | None, seen: float) -> bool:

@@ -78,6 +78,15 @@ class Measured(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, fadings=fadings, assumed=assumed)
 
 
+def all_alike(seen: Sequence[Measured]) -> Measured | None:
+    """What was seen of several slots, if it is one; of updates, which leaves differ in, what all say that say it."""
+    rest = {msgspec.structs.replace(one, over_leaf=None) for one in seen}
+    said = {one.over_leaf for one in seen} - {None}
+    if len(rest) > 1:
+        return None
+    return msgspec.structs.replace(rest.pop(), over_leaf=said.pop() if len(said) == 1 else None)
+
+
 _NO_RULE: Final = (None, False)
 _MOVES_OTHERWISE: Final = Measured(*_NO_RULE, None, _NO_POWER)
 HAS_NO_VALUES: Final = Measured(*_NO_RULE, None, _NO_VALUES, no_values=True)

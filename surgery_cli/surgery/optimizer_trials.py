@@ -14,7 +14,7 @@ from surgery_cli.script.items import aligned
 from surgery_cli.script.optimizer_trial import try_optimizer
 from surgery_cli.script.pytrees import plain_path
 from surgery_cli.script.settled_slots import advised, rests_on_settings, settled
-from surgery_cli.script.slot_powers import Measured
+from surgery_cli.script.slot_powers import Measured, all_alike
 from surgery_cli.script.stated_optimizers import tried_calls
 from surgery_cli.script.time_limit import StillRunning
 from surgery_cli.script.trial_runs import TRIED_ON, tried_steps
@@ -155,6 +155,7 @@ def _reason(error: Exception) -> str:
 
 def _both(one: Measured | None, other: Measured) -> Measured:
     """What two optimizers that may have made the same slot show of it."""
-    if one is None or one == other:
-        return other
-    return Measured(None, False, None, "several optimizers make such states, and they differ in it")
+    alike = all_alike([other] if one is None else [one, other])
+    return alike or Measured(
+        None, False, None, "several optimizers make such states, and they differ in it"
+    )

@@ -72,6 +72,7 @@ def test_what_is_said_of_muon_is_what_its_script_does(tmp_path: Path) -> None:
     (said,) = [note for note in report.notes if "another number of axes" in note]
     assert "so that training will not start from the result" in said
     assert "`muon_weight_dimension_numbers`" in said
+    assert not [note for note in report.notes if "if it goes by names" in note]
 
     params = {"l": jax.tree.map(lambda leaf: np.stack([leaf] * 3), PARAMS)}
     matrix = contrib.MuonDimensionNumbers(reduction_axis=1, output_axis=2)

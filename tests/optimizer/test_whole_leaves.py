@@ -15,6 +15,7 @@ import pytest
 from surgery_cli import surgery
 from surgery_cli.errors import PlanError
 from surgery_cli.planning import plan_from_document
+from surgery_cli.settings.run import Options
 from tests.optimizer.optax_registry import OPTIMIZERS
 from tests.optimizer.policy_registry import CASES
 
@@ -152,6 +153,42 @@ def test_a_call_is_tried_out_for_it(call: str, tmp_path: Path) -> None:
         "rename",
     ):  # what is split along axes that a sum leaves apart only may differ
         assert bool(notes_of(source, edit, call)) == (edit in differ), edit
+
+
+@pytest.mark.parametrize(
+    ("chain", "is_said"),
+    [
+        ("optax.lamb(0.1)", True),
+        ("optax.adamw(0.1)", False),
+        ("optax.chain(optax.clip(1e9), optax.adamw(0.1), optax.centralize())", None),
+    ],
+)
+def test_a_script_is_tried_out_for_leaves_that_it_names_otherwise(
+    chain: str, is_said: bool | None, tmp_path: Path
+) -> None:
+    """It has the new leaves, the checkpoint the old ones: what all leaves of a state show alike holds of these."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import jax.numpy as jnp, optax\n\ndef make():\n"
+        "    q, k = ({'w': jnp.ones((6, 4))} for _ in 'qk')\n"
+        "    params = {'q': q, 'k': k, 'head': {'w': jnp.ones((8, 3)), 'b': jnp.ones(3)}}\n"
+        f"    tx = {chain}\n"
+        "    return {'params': params, 'tx': tx, 'opt_state': tx.init(params)}\n"
+    )
+    head = {"w": np.ones((8, 3), np.float32), "b": np.ones(3, np.float32)}
+    params = {"both": {"w": np.ones((6, 8), np.float32)}, "head": head}
+    tx: Any = eval(chain, {"optax": optax})
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "a", {"params": params, "opt_state": tx.init(params)})
+    split = {"op": "split", "at": "params/both/w", "to": "params/{q,k}/w", "axis": 1}
+    plan = plan_from_document({"edits": [split | {"optimizer": "transform"}]})
+    options = Options(like_init=f"{script}:make")
+    notes = list(map(str, surgery.plan(str(tmp_path / "a"), plan, options=options).notes))
+    if is_said is not None:
+        assert any("the next updates of" in note for note in notes) == is_said
+    rescale = {"op": "rescale", "at": "params/both", "by": 2, "optimizer": "transform"}
+    plan = plan_from_document({"edits": [rescale, split]})
+    surgery.plan(str(tmp_path / "a"), plan, options=options)  # powers are known for them as well
 
 
 def test_nothing_is_said_of_what_only_looks_like_a_trust_ratio(tmp_path: Path) -> None:

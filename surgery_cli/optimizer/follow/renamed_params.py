@@ -68,11 +68,14 @@ def _models(
 
 
 def _goes_by_axes(draft: Draft, groups: Mapping[LeafPath, set[LeafPath]]) -> bool:
-    """True if params with as many axes are in one group each, as muon has it unless a script says otherwise."""
+    """True if params that had as many axes are in one group each, as muon has it unless a script says otherwise."""
     sorted_by: dict[int, set[frozenset[LeafPath]]] = {}
     for param, states in groups.items():
         if param in draft.leaves:
-            axes = len(draft.leaves[param].spec.shape)
+            home = draft.leaves[param].home
+            own = home is not None and home.source == SOURCE
+            spec = draft.source_tree[home.path] if home and own else draft.leaves[param].spec
+            axes = len(spec.shape)
             sorted_by.setdefault(axes, set()).add(frozenset(states))
     return all(len(kinds) == 1 for kinds in sorted_by.values())
 
