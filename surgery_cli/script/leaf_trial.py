@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from surgery_cli.script.pytrees import param_of, plain_path, stored_leaves
-from surgery_cli.script.trial_runs import MOST_STEPS, STEPS, by_plain_path, each
+from surgery_cli.script.pytrees import param_of
+from surgery_cli.script.trial_runs import BATCH, MOST_STEPS, STEPS, Trial, by_plain_path
 from surgery_cli.tree.paths import LeafPath
 
 _GRADIENTS: Final = (1e-3, 1.0)
@@ -15,18 +15,18 @@ _TOLERANCE: Final = 1e-3
 """How far updates may lie apart without hanging on another element, relative: sums over all params are rounded."""
 
 
-def over_leaves(transformation: Any, params: Any) -> dict[LeafPath, bool]:
+def over_leaves(trial: Trial) -> dict[LeafPath, bool]:
     """For each param of more than one element whether updates of some hang on others of the same leaf.
 
     The first elements of leaves that the state treats alike change places, with all their gradients: what goes by
     single elements, or by all params at once, makes the same updates of the others. A param alone in its kind, and
-    updates that stay zero for long, show nothing. ``params`` are shapes of at most two elements an axis.
+    updates that stay zero for long, show nothing. The compiled functions are those of the ``trial``.
     """
     import jax
     import numpy as np
 
-    leaves, tree = jax.tree.flatten(params)
-    paths = [path for path, _ in by_plain_path(params)]
+    leaves, tree = jax.tree.flatten(trial.shapes)
+    paths = list(trial.params)
     draws = np.random.default_rng(0)
 
     def drawn() -> list[Any]:
@@ -38,26 +38,27 @@ def over_leaves(transformation: Any, params: Any) -> dict[LeafPath, bool]:
             for leaf, size, sign in zip(leaves, sizes, signs, strict=True)
         ]
 
-    began = jax.eval_shape(transformation.init, params)
-    groups = _groups(paths, [path for path, _ in stored_leaves(began)])
     gradients = [drawn() for _ in range(STEPS)]
-    init, update = each(transformation.init), each(transformation.update)
 
     def runs(values: list[Any], by: Iterable[float]) -> Any:
-        """In turn at each size, as they are and with first elements in other places: [2 · sizes, the leaf's shape]."""
+        """In turn at each size, as they are and with first elements in other places: [BATCH, the leaf's shape]."""
         both = zip(values, _exchanged(values, groups), strict=True)
-        return tree.unflatten([np.stack([x * s for s in by for x in pair]) for pair in both])
+        rows = (np.stack([x * s for s in by for x in pair]) for pair in both)
+        return tree.unflatten([np.resize(row, (BATCH, *row.shape[1:])) for row in rows])
 
-    every = runs(drawn(), (1.0,) * len(_GRADIENTS))
+    params = drawn()
+    plain = tree.unflatten([np.broadcast_to(leaf, (BATCH, *leaf.shape)) for leaf in params])
+    groups = _groups(paths, (path for path, _ in by_plain_path(trial.init(plain))))
+    every = runs(params, (1.0,) * len(_GRADIENTS))
     shown = {paths[n] for group in groups if len(group) > 1 for n in group if leaves[n].size > 1}
-    state, found = init(every), dict.fromkeys(shown, False)
+    state, found = trial.init(every), dict.fromkeys(shown, False)
     steps = 0
     for number in range(MOST_STEPS):
-        updates, state = update(runs(gradients[number % STEPS], _GRADIENTS), state, every)
+        updates, state = trial.update(runs(gradients[number % STEPS], _GRADIENTS), state, every)
         moved = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(updates)]
         steps += any(leaf.any() for leaf in moved)
         for path, leaf in (one for one in zip(paths, moved, strict=True) if one[0] in shown):
-            rest = leaf.reshape(len(_GRADIENTS), 2, -1)[:, :, 1:]
+            rest = leaf[: 2 * len(_GRADIENTS)].reshape(len(_GRADIENTS), 2, -1)[:, :, 1:]
             apart = abs(rest[:, 0] - rest[:, 1]) > _TOLERANCE * abs(rest[:, 0])
             found[path] |= bool(np.isfinite(rest).all() and apart.any())
         if steps == STEPS:
@@ -69,7 +70,7 @@ def _groups(params: list[LeafPath], state: Iterable[LeafPath]) -> list[list[int]
     """The params, as numbers, by the fields of the state that hold something of each."""
     known: Mapping[LeafPath, int] = {path: n for n, path in enumerate(params)}
     fields: dict[int, set[tuple[Any, ...]]] = {n: set() for n in known.values()}
-    for path in map(plain_path, state):
+    for path in state:
         param = param_of(path, known)
         if param is not None:
             fields[known[param]].add(tuple(key for key in path if key not in param))

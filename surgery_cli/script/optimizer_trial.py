@@ -87,7 +87,7 @@ def _tried(
         found |= measured_above_starts(trial, started)
         found = _signs_as_amounts(found, trial)
         decays = tried_decays(trial, [path for path in found if _is_slot(path, trial)])
-        leaves = over_leaves(optimizer.transformation, trial.shapes)
+        leaves = over_leaves(trial)
 
     def with_rest(path: LeafPath, one: Measured) -> Measured:
         param = param_of(path, trial.params)

@@ -68,6 +68,7 @@ class Sizes(NamedTuple):
 
 _TOGETHER: Final = 1 + len(GRADIENTS) + len(PARAMS)
 """So many sizes are tried in one call, or the optimizer would be compiled again."""
+BATCH: Final = _TOGETHER * _RUNS
 
 
 class Factors(NamedTuple):
@@ -130,8 +131,7 @@ class Trial:
         self.jumps = [{path: n // 2 for path, n in far.items()}, far] if far else []
         """The counters from which runs that jump go on, ``STEPS`` steps each time."""
         self._done: dict[tuple[tuple[Sizes, ...], int, bool], Runs] = {}
-        self._init = each(transformation.init)
-        self._update = each(lambda *given: transformation.update(*given)[1])
+        self.init, self.update = _each(transformation.init), _each(transformation.update)
         self.params = dict(by_plain_path(self._params))
         """The tiny params, by plain path."""
 
@@ -174,12 +174,11 @@ class Trial:
         import jax.numpy as jnp
 
         def again(leaf: Any) -> Any:
-            return jnp.broadcast_to(leaf, (_TOGETHER * _RUNS, *jnp.shape(leaf)))
+            return jnp.broadcast_to(leaf, (BATCH, *jnp.shape(leaf)))
 
         zeros = jax.tree.map(lambda p: p * 0, self._params)
-        return _one_of(
-            self._update(*(jax.tree.map(again, x) for x in (zeros, state, self._params)))
-        )
+        given = (jax.tree.map(again, x) for x in (zeros, state, self._params))
+        return _one_of(self.update(*given)[1])
 
     def _together(
         self, sizes: Sequence[Sizes], steps: int, *, jumping: bool
@@ -214,10 +213,11 @@ class Trial:
 
         params = jax.tree.map(partial(sized, 1), self._params, self._factors)
         inverse = jax.tree.map(lambda c: 1 / c, self._factors)  # powers of two
-        state = self._init(params)
+        state = self.init(params)
         yield state
         for number, gradient in enumerate(cycle(self._gradients), 1):
-            state = self._update(jax.tree.map(partial(sized, 0), gradient, inverse), state, params)
+            moved = jax.tree.map(partial(sized, 0), gradient, inverse)
+            state = self.update(moved, state, params)[1]
             yield state
             if jumps and number in jumps:
                 state = _counted(state, jumps[number])
@@ -244,7 +244,7 @@ class Trial:
         return np.concatenate([whole, arrays]).astype(np.float32)
 
 
-def each(function: Callable[..., Any]) -> Callable[..., Any]:
+def _each(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function of many runs at once, or of one after the other where it does not take a batch."""
     import jax
 
