@@ -13,9 +13,9 @@ from surgery_cli.draft.source import Source
 from surgery_cli.operations.base import Operation, Scene
 from surgery_cli.operations.rekey import rekey
 from surgery_cli.optimizer.follow.new_params import grown
+from surgery_cli.tree.devices import usual_sharding
 from surgery_cli.tree.dtypes import WIDE
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.sharding import usual_text
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 
@@ -33,7 +33,7 @@ class Here:
         self._usual: dict[object, LeafSpec | None] = {}
 
     def usual(self, place: LeafPath) -> LeafSpec | None:
-        """A leaf as the tree, or the item of a place, holds them: of JAX, over the mesh of most; or of NumPy alone."""
+        """A leaf as the tree, or the item of a place, holds them: of JAX, on the devices of most; or of NumPy alone."""
         item = self._item(place)
         if item not in self._usual:
             specs = [o.spec for p, o in self.draft.leaves.items() if self._item(p) == item]
@@ -68,7 +68,7 @@ class Here:
 
 def _usual(specs: Sequence[LeafSpec]) -> LeafSpec | None:
     arrays = [spec for spec in specs if spec.kind is LeafKind.ARRAY]
-    text = usual_text(spec.sharding for spec in arrays)
+    text = usual_sharding(arrays)
     over_it = (spec for spec in arrays if spec.sharding == text)
     others = (spec for spec in specs if spec.kind is LeafKind.NUMPY)
     return next(chain(over_it, others), None)

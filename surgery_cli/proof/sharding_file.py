@@ -16,6 +16,7 @@ from surgery_cli.proof.damaged_text import json_object, resembled
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem, StoredLeaf
 from surgery_cli.store.orbax.sidecars import SHARDING, sharding_key
+from surgery_cli.tree.devices import DEVICE
 from surgery_cli.tree.paths import LeafPath, stored_name
 from surgery_cli.tree.specs import LeafKind
 from surgery_cli.words.lists import listed, quoted
@@ -24,7 +25,6 @@ from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import counted
 
 _PLATFORMS: Final = frozenset({"cpu", "gpu", "cuda", "rocm", "tpu", "TFRT_CPU_", "TPU_"})
-_DEVICE: Final = re.compile(r"(cpu|gpu|cuda|rocm|tpu):\d+|TFRT_CPU_\d+|TPU_\d+\(process=\d+,.*\)")
 STILL_RESTORED: Final = "Orbax restores only into a target that says shardings"
 _SHARDED: Final = (LeafKind.ARRAY, LeafKind.KEY)
 _SHOWN_LEAVES: Final = 3
@@ -172,7 +172,7 @@ def sharding_fault(text: str, array: Sequence[int] | None = None) -> str:
             resembled(plain, {name if name.endswith("_") else f"{name}:0" for name in _PLATFORMS})
             is not None
         )
-        if is_alike and not _DEVICE.fullmatch(device):
+        if is_alike and not DEVICE.fullmatch(device):
             return f"it names a device '{device}'"
         return ""
     if kind == "NamedSharding":

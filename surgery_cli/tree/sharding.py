@@ -17,6 +17,8 @@ from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.limits import DEVICES
 
 _NAMED = "NamedSharding"
+EXPLICIT = "AxisType.Explicit"
+"""The type of mesh axes that are a part of the types of arrays."""
 
 Axes: TypeAlias = tuple[str, ...]
 """The mesh axes over which one axis of an array is split, major first; none if it is not."""
@@ -122,16 +124,7 @@ def usual_mesh(shardings: Iterable[NamedSharding]) -> Mesh | None:
     return meshes.most_common(1)[0][0] if meshes else None
 
 
-def usual_text(texts: Iterable[str | None]) -> str | None:
-    """Of Orbax's JSON for shardings, one over the mesh of most arrays; of another kind only where none has a mesh."""
-    every = [text for text in texts if text is not None]
-    known = {text: NamedSharding.of_text(text) for text in dict.fromkeys(every)}
-    mesh = usual_mesh(one for text in every if (one := known[text]) is not None)
-    over_it = (text for text, one in known.items() if one is not None and one.mesh == mesh)
-    return next(over_it, next(iter(every), None))
-
-
-@lru_cache(maxsize=64)  # leaves share a few, each of which names every device
+@lru_cache(maxsize=512)  # leaves share a few, each of which names every device
 def _read(text: str) -> NamedSharding | None:
     """The sharding that Orbax's JSON says, whatever the size of its mesh; see ``NamedSharding.of_text``."""
     try:
@@ -144,10 +137,17 @@ def _read(text: str) -> NamedSharding | None:
         partition = trimmed(map(_names, fields["partition_spec"]))
         used = {name for axes in partition for name in axes}
         is_whole = len(names) == len(sizes) and len(mesh.ids) in (0, mesh.size)
+        is_whole &= all(size > 0 for size in sizes)
         is_whole &= all(isinstance(one, str) for one in mesh.axis_types)
     except (msgspec.DecodeError, AttributeError, KeyError, TypeError, ValueError):
         return None
-    return NamedSharding(mesh, partition) if is_whole and used <= set(names) else None
+    return NamedSharding(_shared(mesh), partition) if is_whole and used <= set(names) else None
+
+
+@lru_cache(maxsize=64)
+def _shared(mesh: Mesh) -> Mesh:
+    """The same mesh, of which all shardings over it have one."""
+    return mesh
 
 
 @lru_cache(maxsize=64)

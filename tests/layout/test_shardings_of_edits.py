@@ -1,5 +1,8 @@
 """What an edit leaves of shardings, as Orbax restores it where nobody says any: as much as fits, told if it is less."""
 
+import functools
+import operator
+
 import jax
 import numpy as np
 import optax
@@ -10,6 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 from surgery_cli import surgery
 from surgery_cli.planning import operation_from_options, plan_of
+from surgery_cli.tree.dtypes import WIDE
 from tests.layout.states import restored, save
 
 PARTITIONS = {
@@ -124,11 +128,13 @@ def test_what_is_left_of_a_sharding_is_what_fits_and_less_is_said(spread, tmp_pa
 DONORS = {
     "a mesh of half the devices": ((2, 2), ("y", "z"), P("y", "z"), {"y"}, 4),
     "the same mesh": ((4, 2), ("x", "y"), P("y", "x"), {"x", "y"}, 0),
-    "an axis more": ((2, 1, 4), ("x", "data", "z"), P(("data", "x"), None), {"x"}, 0),
-    "an axis of one": ((8, 1), ("x", "data"), P(None, "data"), set(), 0),
+    "other axes": ((2, 1, 4), ("x", "data", "z"), P(("data", "x"), None), {"data", "x"}, 0),
+    "an axis of one": ((8, 1), ("x", "data"), P(None, "data"), {"data"}, 0),
+    "another order": ((-2, 1, 4), ("x", "data", "z"), P(("data", "x"), None), {"x"}, 0),
     "one device": (None, (), None, set(), 0),
 }
-"""A donor's mesh and its axes, how it is split, over which axes it is here, and in how many parts it was if more."""
+"""A donor's mesh (below 0: of the devices from the last on) and its axes, how it is split, over which axes it is here,
+and in how many parts it was if more."""
 
 
 @pytest.mark.parametrize("here", ["on a mesh", "on one device"])
@@ -138,7 +144,8 @@ def test_what_comes_from_another_mesh_is_on_the_devices_of_the_rest(spread, tmp_
     values = np.arange(16 * 24, dtype=np.float32).reshape(16, 24)
     leaf = jax.numpy.asarray(values)
     if grid is not None:
-        devices = np.array(jax.devices()[: np.prod(grid)]).reshape(grid)
+        devices = np.array(jax.devices()[: abs(np.prod(grid))][:: np.sign(grid[0])])
+        devices = devices.reshape(np.abs(grid))
         sharding = NamedSharding(jax.sharding.Mesh(devices, names), partition)
         leaf = jax.device_put(values, sharding)
     save(tmp_path / "donor", {"params": {"v": leaf, "new": leaf}})
@@ -165,6 +172,174 @@ def test_what_comes_from_another_mesh_is_on_the_devices_of_the_rest(spread, tmp_
         told = [note for note in done.notes if "parts before" in note]
         assert len(told) == bool(before)
         assert all(f"in {before} parts before: 'params/new';" in note for note in told)
+    else:
+        told = [note for note in done.notes if "parts before" in note]
+        assert len(told) == any(axes(partition or P()) - {"data"})
+        assert all(note.startswith("whole on one device, and in ") for note in told)
+
+
+ON = {
+    "a mesh": ([0, 1, 2, 3], {"x": 4}),
+    "other axes": ([0, 1, 2, 3], {"a": 2, "b": 2}),
+    "another order": ([0, 2, 1, 3], {"a": 2, "b": 2}),
+    "explicit axes": ([0, 1, 2, 3], {"x": 4}),
+    "two devices": ([0, 1], {"x": 2}),
+    "a mesh of one": ([0], {"x": 1}),
+    "one device": ([0], {}),
+    "another device": ([1], {}),
+}
+"""Where arrays are: the ids of devices, and the axes of a mesh of them."""
+
+
+def sharding_on(name):
+    ids, mesh = ON[name]
+    devices = np.array(jax.devices())[ids]
+    if not mesh:
+        return jax.sharding.SingleDeviceSharding(devices[0])
+    kind = jax.sharding.AxisType.Explicit if name == "explicit axes" else None
+    types = None if kind is None else (kind,) * len(mesh)
+    grid = jax.sharding.Mesh(devices.reshape(*mesh.values()), tuple(mesh), axis_types=types)
+    return NamedSharding(grid, P(tuple(mesh)))
+
+
+def are_computed_together(*arrays):
+    """True if JAX computes with them, one operation at a time and in one function; False if it refuses both."""
+    total, done = functools.partial(functools.reduce, operator.add), []
+    for compute in (total, jax.jit(total)):
+        try:
+            compute(arrays)
+            done.append(True)
+        except (ValueError, jax.errors.JAXTypeError, TypeError):
+            done.append(False)
+    assert len({*done}) == 1
+    return done[0]
+
+
+def run_of(folder, items):
+    with ocp.CheckpointManager(folder) as manager:
+        saves = {name: ocp.args.StandardSave(tree) for name, tree in items.items()}
+        manager.save(1, args=ocp.args.Composite(**saves))
+    return folder
+
+
+def test_leaves_are_said_to_be_apart_where_jax_computes_nothing_with_both(tmp_path):
+    """Every kind of place beside every other: it goes by the devices in their order, not by axes."""
+    item_of = {name: name.replace(" ", "_") for name in ON}
+    values = np.ones((8, 8), np.float32)
+    items = {
+        item_of[name]: {leaf: jax.device_put(values, sharding_on(name)) for leaf in ("a", "b")}
+        for name in ON
+    }
+    run = run_of(tmp_path / "run", items)
+    pairs = [(one, other) for one in ON for other in ON if one != other]
+    copies = {
+        pair: operation_from_options(
+            "copy", {"at": f"{item_of[pair[0]]}/a", "to": f"{item_of[pair[1]]}/{item_of[pair[0]]}"}
+        )
+        for pair in pairs
+    }
+    surgery.apply(str(run), str(tmp_path / "new"), plan_of([*copies.values()]))
+    trees = {name: restored(tmp_path / "new" / "1" / item_of[name]) for name in ON}
+    for (one, other), copy in copies.items():
+        notes = surgery.plan(str(run), plan_of([copy])).notes
+        apart = [note for note in notes if "than most of the item" in note]
+        mine, theirs = trees[other][item_of[one]], trees[other]["a"]
+        assert bool(apart) != are_computed_together(mine, theirs), (one, other)
+        is_on_others = [*mine.sharding._device_assignment] != [*theirs.sharding._device_assignment]
+        assert all(note.startswith("on other devices") == is_on_others for note in apart)
+
+
+MIXED = {
+    "most on one device": ({"one": 6, "mesh": 1}, {}, "one"),
+    "most on the mesh": ({"one": 2, "mesh": 3}, {}, "mesh"),
+    "as many on each": ({"one": 2, "mesh": 2}, {}, "mesh"),
+    "counters": ({"mesh": 1}, {"one": 5}, "mesh"),
+    "counters on the mesh": ({"one": 1}, {"mesh": 5}, "one"),
+    "counters alone": ({}, {"one": 2, "mesh": 1}, "one"),
+}
+"""How many arrays and counters are where, and where what is new goes."""
+
+
+@pytest.mark.parametrize("case", MIXED)
+def test_what_is_new_is_where_most_arrays_are(tmp_path, case):
+    arrays, counters, place = MIXED[case]
+    on = {"one": sharding_on("one device"), "mesh": sharding_on("a mesh")}
+    replicated = {"one": on["one"], "mesh": NamedSharding(on["mesh"].mesh, P())}
+    tree = {
+        f"{where}_{n}": jax.device_put(np.ones((8, 8), np.float32), on[where])
+        for where, count in arrays.items()
+        for n in range(count)
+    }
+    tree |= {
+        f"count_{where}_{n}": jax.device_put(np.int32(1), replicated[where])
+        for where, count in counters.items()
+        for n in range(count)
+    }
+    other = "mesh" if place == "one" else "one"
+    beside = {"w": jax.device_put(np.ones((8, 8), np.float32), on[other])}
+    beside["v"] = beside["w"]
+    like = {"w": jax.device_put(np.ones((8, 8), np.float32), on[place])}
+    run = run_of(tmp_path / "run", {"state": tree, "like": like, "other": beside})
+    edits = {
+        "new": ("add", {"at": "state/new", **MADE}),
+        "same": ("copy", {"at": "like/w", "to": "state/same"}),
+        "apart": ("copy", {"at": "other/w", "to": "state/apart"}),
+    }
+    for name, edit in edits.items():
+        plan = plan_of([operation_from_options(*edit)])
+        done = surgery.apply(str(run), str(tmp_path / name), plan)
+        found = restored(tmp_path / name / "1" / "state")[name]
+        where = other if name == "apart" else place
+        assert {*found.sharding.device_set} == {*on[where].device_set}
+        told = [note for note in done.notes if note.startswith("on other devices")]
+        assert len(told) == (name == "apart")
+
+
+def test_what_is_left_of_an_item_is_what_leaves_are_held_against(tmp_path):
+    """Of two arrays on a mesh and one on one device, those on the mesh go."""
+    on_mesh, on_one = (
+        jax.device_put(np.ones((8, 8), np.float32), sharding_on(name))
+        for name in ("a mesh", "one device")
+    )
+    items = {"state": {"w": on_mesh, "v": on_mesh, "a": on_one}, "one": {"b": on_one}}
+    run = run_of(tmp_path / "run", items)
+    edits = [("delete", {"at": "state/[wv]"}), ("copy", {"at": "one/b", "to": "state/new"})]
+    plan = plan_of([operation_from_options(*edit) for edit in edits])
+    done = surgery.apply(str(run), str(tmp_path / "new"), plan)
+    tree = restored(tmp_path / "new" / "1" / "state")
+    assert are_computed_together(*tree.values())
+    assert not [note for note in done.notes if note.startswith("on other devices")]
+
+
+@pytest.mark.parametrize("item", ["one", "state"])
+def test_a_copy_keeps_its_sharding_where_another_leaf_stood(several, tmp_path, item):
+    other = "state" if item == "one" else "one"
+    names = {"one": ("a", "b"), "state": ("w", "v")}
+    pairs = zip(names[other], names[item], strict=True)
+    copies = [{"at": f"{other}/{old}", "to": f"{item}/{new}"} for old, new in pairs]
+    edits = [("delete", {"at": f"{item}/**"}), *(("copy", fields) for fields in copies)]
+    plan = plan_of([operation_from_options(*edit) for edit in edits])
+    done = surgery.apply(str(several), str(tmp_path / "new"), plan)
+    before = restored(several / "1" / other)
+    after = restored(tmp_path / "new" / "1" / item)
+    assert {leaf.sharding for leaf in after.values()} == {leaf.sharding for leaf in before.values()}
+    assert not [n for n in done.notes if "parts before" in n or n.startswith("on other devices")]
+
+
+def test_a_new_item_of_leaves_on_several_devices_is_told_of(several, tmp_path):
+    leaf = jax.device_put(np.ones((8, 8), np.float32), sharding_on("a mesh"))
+    donor = save(tmp_path / "donor", {"p": leaf, "q": leaf})
+    edits = [
+        operation_from_options("insert-item", {"as": "fresh", "with": str(donor)}),
+        operation_from_options("copy", {"at": "state/w", "to": "fresh/w"}),
+        operation_from_options("copy", {"at": "one/a", "to": "fresh/a"}),
+    ]
+    for count in (2, 3):
+        done = surgery.apply(str(several), str(tmp_path / str(count)), plan_of(edits[:count]))
+        told = [note for note in done.notes if note.startswith("on other devices")]
+        tree = restored(tmp_path / str(count) / "1" / "fresh")
+        assert are_computed_together(*tree.values()) == (not told) == (count == 2)
+        assert all("'fresh/a'" in note for note in told)
 
 
 @pytest.mark.parametrize("perm", ["1,0"])
@@ -246,12 +421,6 @@ PLACES = {
         "stats",
         "",
     ),
-    "of 64 bits": (
-        "cast",
-        {"at": "one/a", "to": "float64"},
-        "one",
-        "restored in 32 bits, unless",
-    ),
 }
 
 
@@ -260,7 +429,7 @@ def test_what_stands_apart_from_its_item_is_said_and_nothing_else(several, tmp_p
     kind, fields, item, said = PLACES[case]
     plan = plan_of([operation_from_options(kind, fields)])
     done = surgery.apply(str(several), str(tmp_path / "new"), plan)
-    beginnings = ("on other devices", "no sharding is on record", "restored in 32 bits")
+    beginnings = ("on other devices", "no sharding is on record", "restored in")
     told = [note for note in done.notes if note.startswith(beginnings)]
     assert len(told) == bool(said)
     assert all(note.startswith(said) for note in told)
@@ -269,8 +438,15 @@ def test_what_stands_apart_from_its_item_is_said_and_nothing_else(several, tmp_p
     arrays = [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
     is_together = len({frozenset(leaf.sharding.device_set) for leaf in arrays}) == 1
     assert is_together != (said == "on other devices")
-    if case == "of 64 bits":
-        assert tree["a"].dtype == "float32"
+
+
+@pytest.mark.parametrize("dtype", sorted(WIDE))
+def test_in_how_many_bits_a_wide_leaf_is_restored_is_said(several, tmp_path, dtype):
+    fields = {"at": "one/new", "shape": "8", "dtype": dtype, "with": "1"}
+    plan = plan_of([operation_from_options("add", fields)])
+    done = surgery.apply(str(several), str(tmp_path / "new"), plan)
+    bits = 8 * restored(tmp_path / "new" / "1" / "one")["new"].dtype.itemsize
+    assert [n for n in done.notes if n.startswith(f"restored in {bits} bits, unless the script")]
 
 
 def test_an_array_of_jax_in_a_tree_that_says_no_devices_is_said_to_need_a_target(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.sidecars import SHARDING, sharding_key
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
+from surgery_cli.tree.devices import devices_of
 from surgery_cli.tree.sharding import NamedSharding, trimmed
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
@@ -45,30 +47,41 @@ def shardings(plan: ItemPlan) -> Iterator[tuple[str, bytes]]:
 def sharding_of(plan: ItemPlan, leaf: PlannedLeaf) -> str | None:
     """The leaf's sharding: its own, or its origin's; where its shape cannot be split so, a replicated one.
 
-    What comes from another checkpoint, or had none, is over the mesh of most others: JAX computes nothing with arrays
-    on two.
+    What comes new from another checkpoint, or had none, is on the devices of most others: JAX computes nothing with
+    arrays on several.
     """
     item, home, own = plan.item, leaf.output.home, leaf.spec.sharding
     assert isinstance(item, PytreeItem)
     if leaf.output.is_resharded and own is not None:
         return own
     there = item.sidecars.sharding_of(leaf.name)
-    usual = usual_of(plan)
-    if home is not None and home.source and own is not None and usual is not None:
-        own = _over_mesh_of(usual, own)
-    said = [there if leaf.origin is not item else None, own, there]
-    texts = [text for text in said if text is not None]
+    if home is not None and home.source and own is not None and not _is_on_same(own, there):
+        usual = usual_of(plan)
+        own = own if usual is None else _over_mesh_of(usual, own)
+    is_there = leaf.origin is item and leaf.origin_path == leaf.path
+    texts = [text for text in (own, there if is_there else None) if text is not None]
     fitting = next((text for text in texts if _fits(text, leaf.spec)), None)
     if fitting is not None:
         return fitting
-    model = texts[0] if texts else usual
+    model = texts[0] if texts else usual_of(plan)
     return None if model is None else _replicated(model)
 
 
 def usual_of(plan: ItemPlan) -> str | None:
-    """What most arrays of an item are on; of a new one, or where it says nothing, most of the step."""
-    own = None if plan.is_new else plan.step.usual_in(plan.item)
-    return own or plan.step.usual_sharding
+    """What most arrays are on that an item keeps; of a new one, or where none says it, most of the step."""
+    return usual_left(plan) or plan.step.usual_sharding
+
+
+def usual_left(plan: ItemPlan) -> str | None:
+    """What most arrays are on that an item keeps; None where it keeps none, or is new."""
+    left = (leaf.spec for leaf in plan.leaves if leaf.origin is plan.item)
+    return None if plan.is_new else plan.step.usual_left(plan.item, left)
+
+
+def _is_on_same(one: str, other: str | None) -> bool:
+    """True if both are over the same devices, as where a leaf of a donor takes the place of another."""
+    here, there = devices_of(one), devices_of(other)
+    return one == other or (here is not None and here == there)
 
 
 def keeps_sharding(plan: ItemPlan, leaf: PlannedLeaf) -> bool:
@@ -82,14 +95,15 @@ def keeps_sharding(plan: ItemPlan, leaf: PlannedLeaf) -> bool:
     return known is not None and known == NamedSharding.of_text(new)
 
 
+@lru_cache(maxsize=512)
 def _over_mesh_of(usual: str, own: str) -> str:
-    """A sharding of elsewhere as it can be here: over axes of the same names, where the usual one has a mesh."""
+    """A sharding of elsewhere as it can be here: its own on the same devices, else over axes of the same names."""
     here, elsewhere = map(NamedSharding.of_text, (usual, own))
     if here is None:
         return usual
     if elsewhere is None:
         return _replicated(usual)
-    if here.mesh == elsewhere.mesh:
+    if devices_of(usual) == devices_of(own):
         return own
     names = {*here.mesh.names}
     partition = (tuple(filter(names.__contains__, axes)) for axes in elsewhere.partition)
@@ -146,6 +160,7 @@ def _unknown_sharding(sharding: str, why: str) -> CheckpointError:
     )
 
 
+@lru_cache(maxsize=512)
 def _replicated(sharding: str) -> str:
     fields = _sharding_fields(sharding)
     if fields.get("sharding_type") == "NamedSharding":

@@ -1,13 +1,14 @@
-"""The trees of a step, and on which mesh most of their arrays are."""
+"""The trees of a step, and on which devices most of their arrays are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import chain
 
 from surgery_cli.store.open.item import Item, PytreeItem
-from surgery_cli.tree.sharding import usual_text
+from surgery_cli.tree.devices import usual_sharding
+from surgery_cli.tree.specs import LeafSpec
 
 
 class StepTrees:
@@ -15,22 +16,27 @@ class StepTrees:
 
     def __init__(self, items: Iterable[Item] = ()) -> None:
         self._items = tuple(items)
-        self._in: dict[int, str | None] = {}
+        self._usual: dict[tuple[int, bool], str | None] = {}
 
     @cached_property
     def usual_sharding(self) -> str | None:
-        """Orbax's JSON for one over the mesh of most arrays; of another kind only where none has a mesh."""
-        return _usual(self._items)
+        """Orbax's JSON for one over the devices of most arrays."""
+        return usual_sharding(chain.from_iterable(map(_specs, self._items)))
 
     def usual_in(self, item: Item) -> str | None:
         """As ``usual_sharding``, of one of the trees; None where it says none."""
-        if id(item) not in self._in:
-            self._in[id(item)] = _usual((item,))
-        return self._in[id(item)]
+        return self._found(item, _specs(item), is_left=False)
+
+    def usual_left(self, item: Item, left: Iterable[LeafSpec]) -> str | None:
+        """As ``usual_in``, of the arrays that a plan leaves of a tree."""
+        return self._found(item, left, is_left=True)
+
+    def _found(self, item: Item, specs: Iterable[LeafSpec], *, is_left: bool) -> str | None:
+        key = id(item), is_left
+        if key not in self._usual:
+            self._usual[key] = usual_sharding(specs)
+        return self._usual[key]
 
 
-def _usual(items: Iterable[Item]) -> str | None:
-    trees = (item for item in items if isinstance(item, PytreeItem))
-    files = [item.sidecars.sharding or {} for item in trees]
-    said: Iterator[object] = chain.from_iterable(file.values() for file in files)
-    return usual_text(text for text in said if isinstance(text, str))
+def _specs(item: Item) -> Iterable[LeafSpec]:
+    return item.tree.values() if isinstance(item, PytreeItem) else ()
