@@ -15,6 +15,7 @@ from surgery_cli.draft.expression import LeafRef, Made
 from surgery_cli.draft.kernels.fill import Fill
 from surgery_cli.draft.recipe import Draft, Edited, Output, is_numeric
 from surgery_cli.draft.settings import check_finite
+from surgery_cli.draft.source import Source
 from surgery_cli.draft.source_leaves import find_leaf, split_entry
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Scene
@@ -165,7 +166,7 @@ init: normal
         if tree is not None and there is not None and (self.shape is None or there not in tree):
             source = scene.open(split_entry(str(self.with_))[0])[1]
             return {
-                new: _New(self._stated(here.held(new, spec, source)), None, path)
+                new: _New(self._held(new, spec, here, source), None, path)
                 for path, spec in tree.items()
                 if path.is_below(there) and (new := place / path[len(there) :])
             }
@@ -195,6 +196,11 @@ init: normal
         kind = spec.kind if self.kind is None else LeafKind(self.kind)
         dtype = self.dtype or spec.dtype
         return msgspec.structs.replace(spec, kind=kind, dtype=dtype, stored_bytes=None)
+
+    def _held(self, path: LeafPath, spec: LeafSpec, here: Here, source: Source) -> LeafSpec:
+        """A leaf of a source as it will be: whose array it is goes by the dtype that it gets, if the edit is silent."""
+        stated = self._stated(spec)
+        return stated if self.kind else here.held(path, stated, source)
 
     def _of_source(self, place: LeafPath, scene: Scene) -> tuple[TreeSpec, LeafPath]:
         """What leaves come from, and the node there."""

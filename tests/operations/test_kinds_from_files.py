@@ -72,6 +72,37 @@ def test_what_jax_would_narrow_keeps_its_values(tmp_path, dtype, edit):
     np.testing.assert_array_equal(found["new"], values)
 
 
+@pytest.mark.parametrize("kind", [None, "numpy", "array"])
+@pytest.mark.parametrize(
+    ("stored", "wanted"),
+    [
+        ("float64", "float32"),
+        ("float64", "bfloat16"),
+        ("float32", "float64"),
+        ("float16", "float32"),
+        ("int64", "int32"),
+        ("int8", "uint64"),
+        ("complex128", "complex64"),
+    ],
+)
+def test_whose_array_it_is_goes_by_the_dtype_that_it_gets(tmp_path, stored, wanted, kind):
+    """What JAX would narrow is NumPy's, whatever it was before; and a kind that is said is what it is."""
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "source", {"w": jnp.ones(3)})
+    np.savez(tmp_path / "new.npz", new=np.array([2, 1], stored))
+    fields = {"at": "new", "with": f"{tmp_path / 'new.npz'}:new", "dtype": wanted, "cast": True}
+    fields |= {"kind": kind} if kind else {}
+    plan = plan_of([operation_from_options("add", fields)])
+    surgery.apply(str(tmp_path / "source"), str(tmp_path / "made"), plan)
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        found = checkpointer.restore(tmp_path / "made")["new"]
+    is_kept = jax.device_put(np.ones(1, wanted)).dtype == jnp.dtype(wanted)
+    is_of_jax = kind == "array" if kind else is_kept
+    assert isinstance(found, jax.Array if is_of_jax else np.ndarray)
+    np.testing.assert_array_equal(np.asarray(found, complex), [2, 1])
+    assert (found.dtype == jnp.dtype(wanted)) == (is_kept or not is_of_jax)
+
+
 @pytest.mark.parametrize("edit", ["add", "merge"])
 @pytest.mark.parametrize("tree", [{"step": 5, "rate": 0.1}, {"step": 5, "nothing": {}}], ids=str)
 def test_where_no_array_of_jax_stands_none_comes(tmp_path, tree, edit):
