@@ -122,7 +122,12 @@ def parts(recipe: Recipe, beyond: Callable[[Made], bool] = lambda _: True) -> li
             continue
         if is_ready or isinstance(part, Stored):
             found[id(part)] = part
-        elif beyond(part):
+        elif not beyond(part):
+            continue
+        elif {*map(type, part.inputs)} == {Stored}:  # thousands of them, maybe
+            found.update(zip(map(id, part.inputs), part.inputs, strict=True))
+            found[id(part)] = part
+        else:
             pending.append((part, True))
             pending += [(each, False) for each in reversed(part.inputs)]
     return list(found.values())
@@ -135,6 +140,8 @@ def is_computed(part: Made) -> bool:
 
 def moves_elements(recipe: Recipe) -> bool:
     """True if elements stand elsewhere than in what they are made of."""
+    if isinstance(recipe, Made) and is_computed(recipe) and not recipe.kernel.keeps_places:
+        return True  # whatever of how many others it is made of
     computed = parts(recipe, beyond=is_computed)
     return any(isinstance(p, Made) and not p.kernel.keeps_places for p in computed)
 

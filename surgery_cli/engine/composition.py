@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -75,8 +76,10 @@ class Composition:
         self.memory_bytes = memory_bytes
         computed = parts(recipe, beyond=is_computed)
         self._made = [part for part in computed if isinstance(part, Made)]
-        used = {id(one): one for part in self._made for one in part.inputs} or {id(recipe): recipe}
-        measured = (one for one in used.values() if isinstance(one, Made) and not is_computed(one))
+        used = [part.inputs for part in self._made if {*map(type, part.inputs)} != {Stored}]
+        every = itertools.chain(*used) if self._made else (recipe,)
+        inner = {id(one): one for one in every if isinstance(one, Made)}
+        measured = (one for one in inner.values() if not is_computed(one))
         self.measured = [once(one, "measured", partial(_look_inside, one)) for one in measured]
         self.kernels = [part.kernel for part in self._made]
         self._stored = [part for part in computed if isinstance(part, Stored)]

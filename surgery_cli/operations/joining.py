@@ -129,7 +129,8 @@ def _groups(
             families.setdefault(goal, []).append(nodes[match.node])
     series = _Series(pattern, column or [])
     raise_all(_doubtful(series, families))
-    numbers = {node: series.number(node, families[node.goal]) for node in nodes.values()}
+    columns = {goal: series.column(family) for goal, family in families.items()}
+    numbers = {node: series.number(node, columns[node.goal]) for node in nodes.values()}
     expected = series.expected(numbers.values())
     raise_all(_same_numbers(numbers))
     found: dict[LeafPath, dict[int, LeafPath]] = {}
@@ -178,8 +179,7 @@ class _Series:
             )
         return varying[0] if varying else None
 
-    def number(self, node: _Node, family: list[_Node]) -> int:
-        column = self.column(family)
+    def number(self, node: _Node, column: int | None) -> int:
         if column is None:  # the one number of its family
             column = next((n for n, text in enumerate(node.free) if text.isdecimal()), None)
         return 0 if column is None else int(node.free[column])
