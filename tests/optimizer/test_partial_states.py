@@ -248,25 +248,73 @@ def test_a_merge_that_cannot_tell_advises_what_merge_and_add_take(tmp_path: Path
     jax.tree.map(np.testing.assert_array_equal, found, wanted)
 
 
-def test_muon_goes_by_axes_unless_its_state_shows_names(tmp_path: Path) -> None:
+def named(what: str) -> Any:
+    """Numbers of dimensions for muon: of matrices below what is called so."""
+    return lambda tree: jax.tree_util.tree_map_with_path(
+        lambda path, p: (
+            contrib.MuonDimensionNumbers()
+            if p.ndim == 2 and f"'{what}'" in jax.tree_util.keystr(path)
+            else None
+        ),
+        tree,
+    )
+
+
+def muon(what: str = "") -> Any:
+    more = {"muon_weight_dimension_numbers": named(what)} if what else {}
+    return contrib.muon(1e-3, **more)
+
+
+AXES, NAMES = (
+    "by their axes, as muon does unless the script says otherwise",
+    "and the script says which",
+)
+MUONS: dict[str, tuple[Any, set[str], bool]] = {
+    "by axes": (muon(), {AXES}, True),
+    "by the name of a layer": (muon("body"), {NAMES}, False),
+    "by a name that all matrices have": (muon("w"), {AXES}, False),
+    "beside a mask by names": (
+        optax.chain(optax.masked(optax.trace(0.9), by_name(label=False, other=True)), muon()),
+        {AXES, NAMES},
+        True,
+    ),
+    "in a part by names": (
+        optax.partition({"f": optax.trace(0.9), "t": muon()}, by_name("f", "t")),
+        {NAMES},
+        True,
+    ),
+}
+"""What is said of the states, and whether training goes on after a matrix got another name."""
+
+
+@pytest.mark.parametrize("case", MUONS)
+def test_muon_is_said_to_go_by_axes_or_names_and_training_may_not_go_on(
+    case: str, tmp_path: Path
+) -> None:
+    """That groups are those of axes shows nothing: the names that a script goes by may be the same."""
+    tx, ways, goes_on = MUONS[case]
     params = dict.fromkeys(("frozen", "body"), PARAMS)
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "a", {"params": params, "opt_state": tx.init(params)})
+    edits = [{"op": "rename", "at": "params/body/w", "to": "params/body/kernel"}]
+    if case == "by the name of a layer":
+        edits = [{"op": "rename", "at": "params/body", "to": "params/other"}]
+    plan = plan_from_document({"edits": edits})
+    notes = list(map(str, surgery.apply(str(tmp_path / "a"), str(tmp_path / "b"), plan).notes))
+    said = [note for note in notes if "goes by names" in note]
+    assert {way for way in (AXES, NAMES) if any(way in note for note in said)} == ways
+    assert len(said) == len(ways)
+    assert not [note for note in said if AXES in note and "'opt_state/0/" in note]  # the mask
 
-    def dimensions(tree: Any) -> Any:
-        """The matrix of one layer alone is muon's."""
-        return jax.tree_util.tree_map_with_path(
-            lambda path, p: (
-                contrib.MuonDimensionNumbers()
-                if p.ndim == 2 and "body" in jax.tree_util.keystr(path)
-                else None
-            ),
-            tree,
-        )
-
-    plan = plan_from_document({"edits": MOVES["rename"][0]})
-    for name, more in (("axes", {}), ("names", {"muon_weight_dimension_numbers": dimensions})):
-        state = contrib.muon(1e-3, **more).init(params)
-        with ocp.PyTreeCheckpointer() as checkpointer:
-            checkpointer.save(tmp_path / name, {"params": params, "opt_state": state})
-        notes = map(str, surgery.plan(str(tmp_path / name), plan).notes)
-        said = [note for note in notes if "if it goes by names" in note]
-        assert len(said) == (name == "names"), name
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        found = checkpointer.metadata(tmp_path / "b").item_metadata.tree["params"]
+    after = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), found)
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        new = {"params": after, "opt_state": tx.init(after)}
+        found = checkpointer.restore(tmp_path / "b", item=new)
+    try:
+        tx.update(after, found["opt_state"], found["params"])
+        starts = True
+    except (TypeError, AttributeError, ValueError):
+        starts = False
+    assert starts == goes_on

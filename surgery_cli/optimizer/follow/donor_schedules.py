@@ -13,7 +13,7 @@ from surgery_cli.optimizer.follow.clocks import standing
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath
 
-_PARTS: Final = "inner_states"
+PARTS: Final = "inner_states"
 """The field of a partition: below it stand states of different params, by label."""
 
 
@@ -67,5 +67,5 @@ def _beside(slot: Slot, clocks: Iterable[LeafPath]) -> Iterator[tuple[LeafPath, 
         shared = 0
         while slot.node[shared : shared + 1] == path[shared : shared + 1] != ():
             shared += 1
-        if path.is_below(whole) and path[:shared][-1:] != (_PARTS,):
+        if path.is_below(whole) and path[:shared][-1:] != (PARTS,):
             yield LeafPath(path[len(whole) :]), path
