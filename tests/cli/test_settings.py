@@ -112,7 +112,7 @@ def test_every_option_stands_in_the_help_under_a_heading(surgery, name):
     """There with what it does; or, where edits share it, with its name alone, and all of it in `help options`."""
     says, shared = surgery(name, "-h").out, "\n" + surgery("help", "options").out
     for option in commands()[name].params:
-        if option.param_type_name == "option":
+        if option.param_type_name == "option" and not option.hidden:
             assert option.rich_help_panel, option.opts
             heading = f"\n{option.rich_help_panel}:\n"
             if heading not in says:

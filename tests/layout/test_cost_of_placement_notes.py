@@ -1,7 +1,5 @@
 """What the notes of where leaves are take grows with the leaves, not with what each of them was once a part of."""
 
-import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +13,7 @@ from surgery_cli import surgery
 from surgery_cli.planning import plan_from_document
 from surgery_cli.surgery import previews
 from tests.layout.states import save
-
-
-def _counted(function: Any, *arguments: Any) -> tuple[Any, int]:
-    """What a function gives, and how many steps of Python's machine it takes."""
-    steps = Counter[str]()
-
-    def trace(frame: Any, event: str, _: Any) -> Any:
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        steps[event] += 1
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        return function(*arguments), steps["opcode"]
-    finally:
-        sys.settrace(before)
+from tests.steps import counted
 
 
 def _edits(count: int, donor: str) -> list[dict[str, Any]]:
@@ -56,7 +38,7 @@ def test_leaves_that_were_taken_out_of_joined_ones_cost_the_same_each(
     steps = []
 
     def counting(*arguments: Any) -> Any:
-        found, count = _counted(notes_of, *arguments)
+        found, count = counted(notes_of, *arguments)
         steps.append(count)
         return found
 

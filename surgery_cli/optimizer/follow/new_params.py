@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from surgery_cli.draft.assumptions import Assumption, together
 from surgery_cli.draft.expression import Made
 from surgery_cli.draft.kernel import Nothing
 from surgery_cli.draft.recipe import Draft, Edited, Output, is_numeric
@@ -83,13 +84,13 @@ class _Growing:
         siblings = Siblings(self._before)
         gathering = Gathering()
         asked: dict[UnknownStates, list[LeafPath]] = {}
-        known: dict[object, UnknownStates] = {}
+        known: dict[LeafPath, UnknownStates] = {}
         for param, output in self._new.items():
             with gathering.catching(path=str(param), field="like" if self._takes_like else "at"):
                 try:
                     model = siblings.model_of(param, output.spec, like.get(param))
                 except UnknownStates as question:
-                    asked.setdefault(known.setdefault(question.groups, question), []).append(param)
+                    asked.setdefault(known.setdefault(question.about, question), []).append(param)
                     continue
                 if output.spec.kind is LeafKind.EMPTY and param in like:
                     self._grow_empty(param, like[param])
@@ -148,7 +149,9 @@ class _Growing:
             raise PlanError.of([has_no_map(new, self._name, fit.why, settled_by=fit.settled_by)])
         spec = msgspec.structs.replace(fit.spec, stored_bytes=None)
         slot = msgspec.structs.replace(new, relation=fit.relation)
-        draft = self._draft.with_leaves({slot.path: _nothing_yet(spec, slot.path)})
+        # of a whole tree a copy for each slot would cost its square
+        two = {slot.param: self._new[slot.param], slot.path: _nothing_yet(spec, slot.path)}
+        draft = self._draft.replaced(leaves=two)
         if slot.is_params_like:
             self._put(slot, taking_param(draft, slot, "reset" if slot.in_optimizer else "carried"))
             return
@@ -173,20 +176,26 @@ class _Growing:
     def _graft(self, draft: Draft) -> list[Note]:
         """Take the slots of params that come from a donor from there, where they can go on."""
         donors, grafts = Donors(self._scene), Grafts()
+        assumed: dict[LeafPath, Assumption] = {}
+        of_param: dict[LeafPath, list[LeafPath]] = {}
+        for slot in self._slots.values():
+            of_param.setdefault(slot.param, []).append(slot.path)
         for param, output in self._new.items():
             home = output.home
             slots = [
                 donors.told(slot, self._before.leaves[self._model_slots[slot.path]].home)
-                for slot in self._slots.values()
-                if slot.param == param and slot.in_optimizer and slot.relation != "hole"
+                for slot in map(self._slots.__getitem__, of_param.get(param, ()))
+                if slot.in_optimizer and slot.relation != "hole"
             ]
             if home is None or not home.source or not slots or self._policy is not None:
                 continue
             taken = donors.twins(home, slots, draft)
             grafts.add(home.source, slots, taken)
             self._found.update(taken.recipes)
-            held = draft.replaced(slots=self._slots)
-            self._slots = dict(resting_on(taken.assumed, held).slots)
+            for state, new in taken.assumed.items():
+                if (every := together((assumed.get(state), new))) is not None:
+                    assumed[state] = every
+        self._slots = dict(resting_on(assumed, draft.replaced(slots=self._slots)).slots)
         return grafts.notes(draft, frozenset(self._new))
 
     def _said(self, like: Mapping[LeafPath, LeafPath]) -> Iterator[Note]:
