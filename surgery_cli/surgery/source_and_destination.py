@@ -40,9 +40,9 @@ from surgery_cli.store.write.destination import (
 )
 from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.staging import recover_old, set_aside_of
+from surgery_cli.surgery.others_inside import refuse_to_lose_others
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.put_into import checkpoint_around, refuse_step_in_step
-from surgery_cli.surgery.replaced import refuse_to_lose_others
 from surgery_cli.surgery.same_run import step_beside
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 from surgery_cli.words.notes import Consequence

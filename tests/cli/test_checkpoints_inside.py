@@ -1,11 +1,13 @@
 """What lies inside of a checkpoint and is none of its parts: `--force` does not take it along; no step is an item."""
 
+import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
+from flax import serialization
 
 from tests.buckets.checkpoints import uploaded
 
@@ -27,6 +29,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "cursor": ocp.args.JsonSave({"line": 3}),
             }
             manager.save(step, args=ocp.args.Composite(**items))
+    (shutil.copytree(folder / "tree", folder / "bare") / "_METADATA").unlink()
+    with ocp.PyTreeCheckpointer(use_ocdbt=False) as checkpointer:
+        checkpointer.save(folder / "files", TREE)
+    (folder / "files" / "_METADATA").unlink()
+    (folder / "flax").mkdir()
+    (folder / "flax" / "checkpoint_5").write_bytes(serialization.to_bytes(TREE))
     return folder
 
 
@@ -39,6 +47,9 @@ INSIDE = {
     "a step in a step": ("run", [("run/100", "200/old")], ["200/old"]),
     "a tree in a folder of a step": ("run", [("tree", "200/x/best")], ["200/x/best"]),
     "a tree in a step alone": ("run/100", [("tree", "x/best")], ["x/best"]),
+    "a tree without _METADATA": ("tree", [("bare", "kept")], ["kept"]),
+    "a tree of files": ("tree", [("files", "kept")], ["kept"]),
+    "a file of Flax": ("tree", [("flax", "kept")], ["kept/checkpoint_5"]),
     "several": ("run", [("tree", "a/b"), ("tree", "100/c/d")], ["100/c/d", "a/b"]),
 }
 
@@ -88,12 +99,34 @@ def test_what_is_no_checkpoint_goes_with_what_is_replaced(surgery, made, tmp_pat
     (target / "notes.txt").write_text("mine")
     shutil.copytree(target / "200", target / "300.orbax-checkpoint-tmp-17")
     shutil.copytree(target / "200", target / ".new.surgery-tmp-1-2-3")
+    with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as checkpointer:
+        checkpointer.save(target / "metadata", {"as": "older releases of Orbax did"})
+    (target / "tensorboard").mkdir()
+    (target / "tensorboard" / "checkpoint").write_text('model_checkpoint_path: "ckpt-1"')
     (target / "elsewhere").symlink_to(made)
     (target / "200" / "around").symlink_to(target)
     done = surgery("rescale", made / "tree", target, *EDIT, "-q")
     assert done.code == 0, done.err
     assert files(made)
     assert not (target / "notes.txt").exists()
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_trees_of_an_item_with_a_handler_of_ones_own_go_with_it(
+    surgery, made, tmp_path, is_recorded
+):
+    """Where no handlers are on record, as before 0.9, every folder of a step may be such an item."""
+    target = shutil.copytree(made / "run", tmp_path / "target")
+    shutil.copytree(made / "tree", target / "200" / "model" / "params")
+    record = target / "200" / "_CHECKPOINT_METADATA"
+    document = json.loads(record.read_text())
+    document["item_handlers"]["model"] = "my.own.Handler"
+    if is_recorded:
+        record.write_text(json.dumps(document))
+    else:
+        record.unlink()
+    done = surgery("rescale", made / "tree", target, *EDIT, "-q")
+    assert done.code == 0, done.err
 
 
 @pytest.mark.parametrize("look", [["--dry-run"], ["-q"]], ids=["preview", "run"])
