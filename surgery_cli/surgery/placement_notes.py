@@ -13,7 +13,7 @@ from surgery_cli.draft.recipe import SOURCE, Draft, Output
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.write.shardings import device_arrays, sharding_of, usual_left
-from surgery_cli.tree.devices import devices_of, usual_sharding
+from surgery_cli.tree.devices import are_in_one_grid, devices_of, usual_sharding
 from surgery_cli.tree.dtypes import WIDE, item_bytes
 from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath
@@ -24,6 +24,7 @@ from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
 
 _SHOWN: Final = 4
+_OTHER_GRID: Final = "another grid of the same devices"
 _TOUCHED: Final = (Way.ENCODE, Way.ARRANGE, Way.GRAFT, Way.RAW)
 
 
@@ -63,9 +64,8 @@ def placement_notes(draft: Draft, plans: Mapping[str, ItemPlan]) -> list[Consequ
     notes = [_split_note(split, paths) for split, paths in lost.items()]
     for how, paths in apart.items():
         said = f"on {how} than most of the item that they come into: {_named(paths)}"
-        notes.append(
-            _note(f"{said}; JAX computes nothing with both unless a target is restored to")
-        )
+        does = "may refuse to compute" if how == _OTHER_GRID else "computes nothing"
+        notes.append(_note(f"{said}; JAX {does} with both unless a target is restored to"))
     if placeless:
         said = f"no sharding is on record for {_named(placeless)}"
         notes.append(_note(f"{said}: Orbax restores such arrays of JAX to a target alone"))
@@ -123,10 +123,15 @@ def _apart(
     }
     if not come:
         return
-    here = devices_of(_usual(plan, come.values()))
+    usual = _usual(plan, come.values())
+    here = devices_of(usual)
     for path, (leaf, text) in come.items():
         own = devices_of(text)
-        if here is None or own is None or leaf.output.is_resharded or own.are_usable_with(here):
+        if here is None or own is None or text is None or leaf.output.is_resharded:
+            continue
+        if own.are_usable_with(here):
+            if own.count > 1 and not are_in_one_grid(text, usual):
+                yield path, _OTHER_GRID
             continue
         origin = leaf.origin if isinstance(leaf.origin, PytreeItem) else None
         there = None if origin is None else devices_of(plan.step.usual_in(origin))

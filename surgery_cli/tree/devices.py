@@ -41,6 +41,19 @@ class Devices(msgspec.Struct, frozen=True):
         return are_alike and not self.are_apart(others)
 
 
+def are_in_one_grid(one: str, other: str | None) -> bool:
+    """True if two shardings are over the same devices in the same grid, whatever its axes are called.
+
+    Over one of other sizes JAX may not find how to lay out what it computes of arrays on both.
+    """
+    here, there = map(NamedSharding.of_text, (one, other))
+    sizes = [() if s is None else tuple(n for n in s.mesh.sizes if n > 1) for s in (here, there)]
+    devices = devices_of(one)
+    return one == other or (
+        devices is not None and devices == devices_of(other) and sizes[0] == sizes[1]
+    )
+
+
 @lru_cache(maxsize=512)
 def devices_of(text: str | None) -> Devices | None:
     """The devices of the sharding that Orbax's JSON says; None where it cannot be understood."""

@@ -128,8 +128,9 @@ def test_what_is_left_of_a_sharding_is_what_fits_and_less_is_said(spread, tmp_pa
 DONORS = {
     "a mesh of half the devices": ((2, 2), ("y", "z"), P("y", "z"), {"y"}, 4),
     "the same mesh": ((4, 2), ("x", "y"), P("y", "x"), {"x", "y"}, 0),
-    "other axes": ((2, 1, 4), ("x", "data", "z"), P(("data", "x"), None), {"data", "x"}, 0),
-    "an axis of one": ((8, 1), ("x", "data"), P(None, "data"), {"data"}, 0),
+    "other axes": ((2, 1, 4), ("x", "data", "z"), P(("data", "x"), None), {"x"}, 0),
+    "other names": ((4, 1, 2), ("a", "data", "b"), P("b", "a"), {"a", "b"}, 0),
+    "an axis of one": ((8, 1), ("x", "data"), P(None, "data"), set(), 0),
     "another order": ((-2, 1, 4), ("x", "data", "z"), P(("data", "x"), None), {"x"}, 0),
     "one device": (None, (), None, set(), 0),
 }
@@ -242,11 +243,69 @@ def test_leaves_are_said_to_be_apart_where_jax_computes_nothing_with_both(tmp_pa
     trees = {name: restored(tmp_path / "new" / "1" / item_of[name]) for name in ON}
     for (one, other), copy in copies.items():
         notes = surgery.plan(str(run), plan_of([copy])).notes
-        apart = [note for note in notes if "than most of the item" in note]
+        apart = [note for note in notes if "JAX computes nothing" in note]
         mine, theirs = trees[other][item_of[one]], trees[other]["a"]
         assert bool(apart) != are_computed_together(mine, theirs), (one, other)
         is_on_others = [*mine.sharding._device_assignment] != [*theirs.sharding._device_assignment]
         assert all(note.startswith("on other devices") == is_on_others for note in apart)
+
+
+GRIDS = [
+    ({"x": 4}, [P(), P("x"), P(None, "x")]),
+    ({"data": 1, "model": 4}, [P(), P(None, "model"), P("data", "model")]),
+    ({"x": 2, "y": 2}, [P(), P("x"), P("x", "y"), P(None, "y"), P(("x", "y"))]),
+    ({"b": 2, "a": 2}, [P("b", "a")]),
+]
+"""Grids of the same four devices, and how arrays are split over them."""
+
+
+def test_no_grid_of_the_same_devices_goes_unsaid_where_jax_refuses_to_compute(tmp_path):
+    """What comes from another checkpoint is laid out so that JAX computes; of what is copied that is said."""
+    values = np.ones((8, 8), np.float32)
+    places = {
+        f"p{n}_{m}": NamedSharding(
+            jax.sharding.Mesh(np.array(jax.devices()[:4]).reshape(*mesh.values()), tuple(mesh)), p
+        )
+        for n, (mesh, splits) in enumerate(GRIDS)
+        for m, p in enumerate(splits)
+    }
+    items = {
+        name: {leaf: jax.device_put(values, place) for leaf in ("a", "b")}
+        for name, place in places.items()
+    }
+    run = run_of(tmp_path / "run", items)
+    pairs = [(one, other) for one in places for other in places if one != other]
+    copies = [
+        operation_from_options("copy", {"at": f"{one}/a", "to": f"{other}/{one}"})
+        for one, other in pairs
+    ]
+    brought = [
+        operation_from_options(
+            "add", {"at": f"{other}/{one}", "with": f"{run}@1", "from": f"{one}/a"}
+        )
+        for one, other in pairs
+    ]
+    refused = 0
+    for name, edits in (("copied", copies), ("brought", brought)):
+        surgery.apply(str(run), str(tmp_path / name), plan_of(edits))
+        trees = {item: restored(tmp_path / name / "1" / item) for item in places}
+        for (one, other), edit in zip(pairs, edits, strict=True):
+            both = trees[other][one], trees[other]["a"]
+            computes = all(is_added(*pair) for pair in (both, both[::-1]))
+            if name == "brought":
+                assert computes, (one, other)
+            elif not computes:
+                refused += 1
+                notes = surgery.plan(str(run), plan_of([edit])).notes
+                assert any("JAX may refuse to compute" in note for note in notes), (one, other)
+    assert refused > 4
+
+
+def is_added(one, other):
+    try:
+        return bool((one + other).size)
+    except (ValueError, TypeError):
+        return False
 
 
 MIXED = {

@@ -14,7 +14,7 @@ from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.sidecars import SHARDING, sharding_key
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
-from surgery_cli.tree.devices import devices_of
+from surgery_cli.tree.devices import are_in_one_grid
 from surgery_cli.tree.sharding import NamedSharding, trimmed
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
@@ -55,7 +55,7 @@ def sharding_of(plan: ItemPlan, leaf: PlannedLeaf) -> str | None:
     if leaf.output.is_resharded and own is not None:
         return own
     there = item.sidecars.sharding_of(leaf.name)
-    if home is not None and home.source and own is not None and not _is_on_same(own, there):
+    if home is not None and home.source and own is not None and not are_in_one_grid(own, there):
         usual = usual_of(plan)
         own = own if usual is None else _over_mesh_of(usual, own)
     is_there = leaf.origin is item and leaf.origin_path == leaf.path
@@ -78,12 +78,6 @@ def usual_left(plan: ItemPlan) -> str | None:
     return None if plan.is_new else plan.step.usual_left(plan.item, left)
 
 
-def _is_on_same(one: str, other: str | None) -> bool:
-    """True if both are over the same devices, as where a leaf of a donor takes the place of another."""
-    here, there = devices_of(one), devices_of(other)
-    return one == other or (here is not None and here == there)
-
-
 def keeps_sharding(plan: ItemPlan, leaf: PlannedLeaf) -> bool:
     """True if what is on record of the leaf's sharding, where that is anything, stays true."""
     assert isinstance(plan.item, PytreeItem)
@@ -97,13 +91,13 @@ def keeps_sharding(plan: ItemPlan, leaf: PlannedLeaf) -> bool:
 
 @lru_cache(maxsize=512)
 def _over_mesh_of(usual: str, own: str) -> str:
-    """A sharding of elsewhere as it can be here: its own on the same devices, else over axes of the same names."""
+    """A sharding of elsewhere as it can be here: its own in the same grid, else over axes of the same names."""
     here, elsewhere = map(NamedSharding.of_text, (usual, own))
     if here is None:
         return usual
     if elsewhere is None:
         return _replicated(usual)
-    if devices_of(usual) == devices_of(own):
+    if are_in_one_grid(usual, own):
         return own
     names = {*here.mesh.names}
     partition = (tuple(filter(names.__contains__, axes)) for axes in elsewhere.partition)
