@@ -569,3 +569,20 @@ def test_of_another_checkpoint_it_is_doubted_all_the_same(tmp_path: Path) -> Non
         taking = plan_from_document({"edits": [taken | {"with": str(tmp_path / donor)}]})
         notes = map(str, surgery.plan(str(tmp_path / "b"), taking).notes)
         assert any("same kind" in note for note in notes) == is_doubted, donor
+
+
+def test_values_of_two_optimizers_are_doubted_where_one_gave_half(tmp_path: Path) -> None:
+    """The record says of a leaf that was averaged where it stood, and not whose values went into it."""
+    params = {"a": _layer(1), "b": _layer(2)}
+    for name, tx in (("a", optax.adamw(1e-3)), ("other", optax.adabelief(1e-3))):
+        chain = optax.chain(optax.clip_by_global_norm(1e9), tx)
+        with ocp.PyTreeCheckpointer() as checkpointer:
+            checkpointer.save(tmp_path / name, {"params": params, "opt_state": chain.init(params)})
+    average = {"op": "average", "at": "opt_state/1/0/{mu,nu}/**", "twins": "named"}
+    average |= {"with": str(tmp_path / "other")}
+    plan = plan_from_document({"edits": [average]})
+    surgery.apply(str(tmp_path / "a"), str(tmp_path / "mixed"), plan)
+    taken = {"op": "replace", "at": "opt_state/1/0/mu/a", "twins": "named"}
+    taking = plan_from_document({"edits": [taken | {"with": str(tmp_path / "a")}]})
+    notes = map(str, surgery.plan(str(tmp_path / "mixed"), taking).notes)
+    assert any("same kind" in note for note in notes)

@@ -18,7 +18,8 @@ def leaves_of(origin: Any, result: Checkpoint) -> Callable[[LeafPath], bool]:
     record = read_record(result) if isinstance(origin, Checkpoint) else None
     if record is None or record.source_fingerprint != origin.fingerprint:
         return lambda path: False
-    came = {leaf.path for leaf in record.leaves if leaf.from_ != leaf.path}
+    # of what a run with donors computed, the record does not say whose values are in it
+    came = {leaf.path for leaf in record.leaves if leaf.from_ != leaf.path or record.donors}
     fronts = ("", *(f"{item}/" for item in result.items))
 
     def is_made_of_it(path: LeafPath) -> bool:

@@ -28,6 +28,8 @@ class WholeLeaves:
     def __init__(self) -> None:
         self._found: dict[str, dict[LeafPath, None]] = {}
         self._by_axes: set[str] = set()
+        self._regrouped: set[str] = set()
+        """The ways by which elements go with others now; a matrix that is only turned may be updated as it was."""
 
     def see(self, slots: Iterable[Slot], by: Mapped, moves: Mapping[LeafPath, Move]) -> None:
         """Look at the slots of one param in one state. An edit that adds elements, or takes some out, is another."""
@@ -44,7 +46,7 @@ class WholeLeaves:
         """Why updates go by another leaf now; '' if they do not, as far as it is known."""
         kinds = [by_name().get(name) for name in slot.kinds]
         known = kinds[0] if kinds and all(kind and kind.over_leaf for kind in kinds) else None
-        regroups, factory = by.map.regroups, OVER_LEAVES.get(slot.factory, "")
+        regroups, factory = _regroups(by), OVER_LEAVES.get(slot.factory, "")
         if factory and regroups:
             return factory
         if known is not None and known.name == "factored":
@@ -53,11 +55,13 @@ class WholeLeaves:
         if known is not None and (regroups or (known.over_axes and _has_other_axes(by))):
             if known.over_axes:
                 self._by_axes.add(known.over_leaf)
+            if regroups:
+                self._regrouped.add(known.over_leaf)
             return known.over_leaf
         return self._tried(slot, by)
 
     def _tried(self, slot: Slot, by: Mapped) -> str:
-        return _TRIED if slot.over_leaf and by.map.regroups else ""
+        return _TRIED if slot.over_leaf and _regroups(by) else ""
 
     def notes(self, is_apart: Callable[[LeafPath], bool]) -> list[Consequence]:
         """A note for each way to go by leaves; ``is_apart``: a state that goes by axes leaves out the param now."""
@@ -70,7 +74,8 @@ class WholeLeaves:
                     if len(named) == 1
                     else ("are", "other leaves", "them")
                 )
-                may = "may " * (clause in (_TRIED, _UNSAID))
+                is_open = clause in self._by_axes and clause not in self._regrouped
+                may = "may " * (is_open or clause in (_TRIED, _UNSAID))
                 found.append(
                     Consequence(
                         DocsPage.REARRANGED_SLOTS,
@@ -80,6 +85,12 @@ class WholeLeaves:
                     )
                 )
         return found
+
+
+def _regroups(by: Mapped) -> bool:
+    """True if elements of a leaf are in one with others now, or apart; a stack of a single one has what that had."""
+    is_one = len(by.before) == 1 and prod(by.before[0].shape) == prod(by.after.shape)
+    return by.map.regroups and not is_one
 
 
 def _has_other_axes(by: Mapped) -> bool:
