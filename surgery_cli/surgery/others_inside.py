@@ -60,18 +60,20 @@ def _others_inside(destination: Path) -> list[Path]:
         steps = {destination / step.name for step in find_steps(Listing.of(destination))}
     trees = set(_trees(files))
     own = {*steps, *(tree for tree in trees if tree.parent in steps), destination}
-    whole = {*location.root_files}
-    if location.shape not in ("root", "step"):
-        whole |= _folders_of_arrays(files, destination)
-    found: set[Path] = set()
-    told = {METADATA, STEP_METADATA}
+    whole, told, found = {*location.root_files}, {METADATA, STEP_METADATA}, set[Path]()
+    in_folders = {tree for tree in own & trees if MANIFEST not in files[tree]}
+    may_be_item = cache(_may_be_item)
     steps_or_files = (one for folder in files for one in _steps_and_files(folder, files[folder]))
     for place in sorted({*trees, *steps_or_files}):
         above = {place, *place.parents}
         if place in own or above & whole or above & found:
             continue
-        in_tree = not files.get(place, told) & told and bool(above & own & trees)
-        if not in_tree and not _is_in_item(place, steps, trees):
+        if above & in_folders and not files.get(place, told) & told:
+            continue  # arrays of that tree, whose names have slashes
+        step = next((one for one in place.parents if one in steps), None)
+        # a handler of the user's may keep trees in an item that is none
+        item = None if step is None else step / place.relative_to(step).parts[0]
+        if item is None or item in trees or not may_be_item(item):
             found.add(place)
     return sorted(found)
 
@@ -98,26 +100,13 @@ def _trees(files: dict[Path, set[str]]) -> Iterator[Path]:
             yield folder.parent
 
 
-def _folders_of_arrays(files: dict[Path, set[str]], tree: Path) -> set[Path]:
-    return {folder for folder, names in files.items() if names & _ARRAY_DOCUMENTS} - {tree}
-
-
-def _is_in_item(place: Path, steps: set[Path], trees: set[Path]) -> bool:
-    """True for what lies in an item of a step that is no tree: a handler of the user's may keep trees there."""
-    step = next((one for one in place.parents if one in steps), None)
-    if step is None:
-        return False
-    name = place.relative_to(step).parts[0]
-    return step / name not in trees and _may_be_item(step, name)
-
-
-@cache
-def _may_be_item(step: Path, name: str) -> bool:
+def _may_be_item(place: Path) -> bool:
+    """True for a folder of a step that is an item by its record, or of which that does not tell."""
     try:
-        handlers = item_handlers(Listing.of(step))
+        handlers = item_handlers(Listing.of(place.parent))
     except SurgeryError:  # what cannot be read in a run goes with it
         return True
-    return not isinstance(handlers, dict) or name in handlers
+    return not isinstance(handlers, dict) or place.name in handlers
 
 
 def _below(folder: Path) -> Iterator[tuple[Path, list[Entry]]]:

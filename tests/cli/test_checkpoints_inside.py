@@ -32,7 +32,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (shutil.copytree(folder / "tree", folder / "bare") / "_METADATA").unlink()
     with ocp.PyTreeCheckpointer(use_ocdbt=False) as checkpointer:
         checkpointer.save(folder / "files", TREE)
-    (folder / "files" / "_METADATA").unlink()
+    for name in ("_METADATA", "_CHECKPOINT_METADATA"):
+        (folder / "files" / name).unlink()
     (folder / "flax").mkdir()
     (folder / "flax" / "checkpoint_5").write_bytes(serialization.to_bytes(TREE))
     return folder
