@@ -285,7 +285,11 @@ def test_no_grid_of_the_same_devices_goes_unsaid_where_jax_refuses_to_compute(tm
         )
         for one, other in pairs
     ]
-    refused = 0
+    placed = {name: jax.device_put(values, place) for name, place in places.items()}
+    expected = [
+        pair for pair in pairs if not all(is_added(*map(placed.get, p)) for p in (pair, pair[::-1]))
+    ]
+    refused = []
     for name, edits in (("copied", copies), ("brought", brought)):
         surgery.apply(str(run), str(tmp_path / name), plan_of(edits))
         trees = {item: restored(tmp_path / name / "1" / item) for item in places}
@@ -295,10 +299,10 @@ def test_no_grid_of_the_same_devices_goes_unsaid_where_jax_refuses_to_compute(tm
             if name == "brought":
                 assert computes, (one, other)
             elif not computes:
-                refused += 1
+                refused.append((one, other))
                 notes = surgery.plan(str(run), plan_of([edit])).notes
                 assert any("JAX may refuse to compute" in note for note in notes), (one, other)
-    assert refused > 4
+    assert refused == expected  # none in JAX 0.8, which finds a layout for each
 
 
 def is_added(one, other):
