@@ -22,11 +22,8 @@ def add_step(tally: Tally, prepared: Prepared, target: Path) -> None:
     step = prepared.checkpoint.location.folder_of_items
     if step is None or not filesystem.is_file(step / STEP_METADATA):
         return
-    if (
-        len(prepared.kept_plans) < len(prepared.plans)
-        or prepared.draft.items.made
-        or prepared.left_out
-    ):
+    goes = prepared.left_out or len(prepared.kept_plans) < len(prepared.plans)
+    if goes or prepared.draft.items.made:
         tally.write(1, filesystem.size(step / STEP_METADATA), objects=0)
 
 
@@ -39,12 +36,13 @@ def _count_marks(prepared: Prepared, target: Path) -> int:
     found = {path for path, entry in files_below(step) if entry.name == COMMIT_MARK}
     if location.folder_of_items is not None:
         trees = {name: item.name for name, item in location.items.items()}
-        for (
-            name,
-            like,
-        ) in prepared.draft.items.made.items():  # its small files are those of that one
-            if f"{trees.get(like, like)}/{COMMIT_MARK}" in found:
-                found.add(f"{name}/{COMMIT_MARK}")
+        made = (
+            prepared.draft.items.made
+        )  # the small files of each are those of the one that it is like
+        marked = [
+            n for n, like in made.items() if f"{trees.get(like, like)}/{COMMIT_MARK}" in found
+        ]
+        found |= {f"{name}/{COMMIT_MARK}" for name in marked}
         dropped = prepared.plans.keys() - prepared.kept_plans
         gone = {trees.get(name, name) for name in (*dropped, *prepared.left_out)}
         found -= {f"{name}/{COMMIT_MARK}" for name in gone}
