@@ -117,7 +117,7 @@ init: normal
         gathering.raise_if_any()
         scene.name(new)
         like = {path: leaf.like for path, leaf in specs.items() if leaf.like is not None}
-        after = with_new_leaves(self, draft, new, like, scene)
+        after = with_new_leaves(self, draft, new, like, scene, takes_like=True)
         return self.noting_fans_of(self.init, after, draft) if self.init else after
 
     def check_values(self) -> None:

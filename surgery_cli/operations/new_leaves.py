@@ -80,6 +80,8 @@ def with_new_leaves(
     new: Mapping[LeafPath, Output],
     like: Mapping[LeafPath, LeafPath],
     scene: Scene,
+    *,
+    takes_like: bool = False,
 ) -> Draft:
     """The draft with ``new`` leaves, and the slots that params among them have; see ``grown``.
 
@@ -101,7 +103,7 @@ def with_new_leaves(
         scene,
         policy=policy if policy in ("reset", "warm") else None,
         name=edit.name,
-        takes_like=hasattr(edit, "like"),
+        takes_like=takes_like,
         taken=new,
     )
     after = rekey(after, {}, arriving=found.leaves)

@@ -92,9 +92,7 @@ class NamedSharding(msgspec.Struct, frozen=True):
         """True if an array of this shape can be split so: all parts of each axis are alike."""
         counts = self.counts(len(shape))
         is_short = len(self.partition) <= len(shape)
-        return is_short and all(
-            count and n % count == 0 for n, count in zip(shape, counts, strict=True)
-        )
+        return is_short and all(n % count == 0 for n, count in zip(shape, counts, strict=True))
 
     def shard_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         """What one device holds of an array that all parts share evenly."""

@@ -9,14 +9,13 @@ import numpy as np
 import optax
 import pytest
 import tensorstore as ts
-from jax.sharding import NamedSharding
 
 from surgery_cli import surgery
 from surgery_cli.errors import SurgeryError
 from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.settings.reshard import Reshard
 from tests.layout.states import LAYOUTS, NAMES, restored, save, values
-from tests.layout.test_shardings_of_edits import EDITS, PARTITIONS, SHAPES
+from tests.layout.test_shardings_of_edits import EDITS, spread_state
 
 OPTIONS = surgery.Options(optimizer_kind="adam")
 NEW = {**EDITS, "as a donor's": ("merge", {"with": "donor", "both": "ours"})}
@@ -26,25 +25,12 @@ SPECS: dict[str, dict[str, list[str | None]]] = {
 }
 
 
-def state() -> dict:
-    """Of 4 × 2 devices, with Adam's moments: their chunks are smaller than the leaves."""
-    mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(4, 2), ("x", "y"))
-    params = {
-        name: jax.device_put(
-            np.arange(np.prod(shape), dtype=np.float32).reshape(shape),
-            NamedSharding(mesh, PARTITIONS[name]),
-        )
-        for name, shape in SHAPES.items()
-    }
-    return {"params": params, "opt_state": optax.adam(1e-3).init(params)}
-
-
 @pytest.fixture(scope="module", params=LAYOUTS, ids=NAMES)
 def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ocdbt, zarr3 = request.param
     folder = tmp_path_factory.mktemp("saved")
-    save(folder / "here", state(), ocdbt=ocdbt, zarr3=zarr3)
-    other = state()
+    save(folder / "here", spread_state(), ocdbt=ocdbt, zarr3=zarr3)
+    other = spread_state()
     other["params"] = {"of_donor": jax.device_put(np.ones((24, 16), np.float32), jax.devices()[0])}
     other["opt_state"] = optax.adam(1e-3).init(other["params"])
     save(folder / "donor", other, ocdbt=ocdbt, zarr3=zarr3)

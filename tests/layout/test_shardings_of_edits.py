@@ -72,8 +72,7 @@ LESS = {
 """The param that is split over fewer devices, the mesh axes that it is no longer split over, and how it is then."""
 
 
-@pytest.fixture(scope="module")
-def spread(tmp_path_factory):
+def spread_state():
     """Params on a mesh of 4 × 2 devices, and Adam's state of them; its count, which comes first, is on one device."""
     mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(4, 2), ("x", "y"))
     params = {
@@ -83,8 +82,12 @@ def spread(tmp_path_factory):
         )
         for name, shape in SHAPES.items()
     }
-    tree = {"params": params, "opt_state": optax.adam(1e-3).init(params)}
-    return save(tmp_path_factory.mktemp("spread") / "saved", tree)
+    return {"params": params, "opt_state": optax.adam(1e-3).init(params)}
+
+
+@pytest.fixture(scope="module")
+def spread(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("spread") / "saved", spread_state())
 
 
 def axes(partition):
