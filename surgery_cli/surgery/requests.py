@@ -45,7 +45,7 @@ from surgery_cli.surgery.value_requests import add_values_read, add_written, tra
 _LOOKS_AT_SOURCE: Final = 2
 """Lists of the source, once all is read: whether it is what it was."""
 
-_OTHERS: Final = 10
+_OTHERS: Final = 9
 """Lists and deletions at the destination: what stands there, whether it stays there, the lock that goes."""
 
 _OTHERS_OF_DATABASE: Final = 1
@@ -54,7 +54,7 @@ _OTHERS_OF_DATABASE: Final = 1
 _OTHERS_OF_JOURNAL: Final = 8
 """Lists of what an earlier run has left, and of the journal when it goes, and looks at the lock."""
 
-_OTHERS_OF_REPLACED: Final = 3
+_OTHERS_OF_REPLACED: Final = 4
 """What stands there is looked up once more, object by object where its versions are not known, and its marks go."""
 
 _OTHERS_OF_BUILT_BESIDE: Final = 5

@@ -16,11 +16,13 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from surgery_cli import surgery
-from surgery_cli.errors import SurgeryError
+from surgery_cli.errors import RemovedError, SurgeryError
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.background import IN_BACKGROUND
 from surgery_cli.store.filesystem.deferred_imports import deferred
+from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
 from tests.buckets.checkpoints import saved, uploaded
@@ -99,6 +101,38 @@ def test_a_list_from_before_something_was_made_tells_nothing(service):
         assert filesystem.exists(place) is not was_there
         names = filesystem.names(f"{service.root}/runs") if not was_there else ["new"]
         assert names == ["new"]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_what_is_known_is_not_asked_for_ahead(service, is_there):
+    """A round of requests came to every run so: the result was listed, and at once listed again."""
+    folder = f"known-{is_there}"
+    service.put("bkt", f"{folder}/beside", b"x")
+    if is_there:
+        service.put("bkt", f"{folder}/ck/data", b"x")
+    place = f"{service.root}/{folder}/ck"
+    assert filesystem.exists(place) is is_there
+    service.log.clear()
+    for _ in range(2):
+        filesystem.look_ahead(place, around=True)
+        assert filesystem.exists(place) is is_there
+        assert filesystem.exists(f"{place}/data") is is_there
+        assert filesystem.names(f"{service.root}/{folder}") == ["beside", "ck"][: 1 + is_there]
+    assert [request.query["prefix"] for request in service.log] == [f"{folder}/"]
+
+
+def test_a_look_anew_sees_what_has_gone_and_changes_nothing_of_what_was_seen(service):
+    for name in ("_METADATA", "d/data"):
+        service.put("bkt", f"anew/ck/{name}", b"x")
+    place = path_at(f"{service.root}/anew/ck")
+    assert filesystem.exists(place / "_METADATA")
+    linker = Linker()
+    linker.small = [place / "_METADATA"]
+    linker.look_anew(place)()
+    service.remove("anew/ck/_METADATA")
+    with pytest.raises(RemovedError, match="_METADATA' was removed"):
+        linker.look_anew(place)()
+    assert filesystem.exists(place / "_METADATA")
 
 
 def test_nothing_that_was_asked_for_before_comes_after_a_reset_of_the_server(service):

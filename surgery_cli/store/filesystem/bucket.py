@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 from surgery_cli.inputs.buckets import BucketPath, Replaced
 from surgery_cli.store.filesystem.background import in_background
@@ -43,6 +43,9 @@ class Buckets:
         self._listings: dict[str, Listings] = {}
         self._ahead = ReadAhead()
         self._guards: list[Guard] = []
+
+    def anew(self) -> Self:
+        return type(self)(self._service)
 
     @contextmanager
     def guarded(

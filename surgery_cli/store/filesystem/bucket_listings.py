@@ -46,14 +46,14 @@ class Listings:
         with self._lock:
             if self._is_known(folder):
                 return
-            for prefix, delimiter in ((key, ""), *([(folder, "/")] if around else ())):
+            wanted = [] if key in self._looked_up else [(key, "")]
+            for prefix, delimiter in wanted + [(folder, "/")] * around:
                 if (prefix, delimiter) not in self._coming:
                     asked = (self._bucket, prefix, delimiter, None)
                     self._coming[prefix, delimiter] = in_background(self._service.page, *asked)
 
     def _first_page(self, prefix: str, delimiter: str = "") -> Page:
-        coming = self._coming.pop((prefix, delimiter), None)
-        if coming is not None:
+        if (coming := self._coming.pop((prefix, delimiter), None)) is not None:
             return coming.result()
         return self._service.page(self._bucket, prefix, delimiter, None)
 

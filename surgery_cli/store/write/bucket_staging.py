@@ -66,7 +66,7 @@ class BucketStaging:
         self._is_mixed = False
         self._placed: list[Path] = []
         """Where in the place of nothing goes what was built beside it: marks first."""
-        self._looking: Future[bool] | None = None
+        self._expected: tuple[Future[bool], list[Path]] | None = None
 
     @property
     def new(self) -> Path:
@@ -221,9 +221,12 @@ class BucketStaging:
     def is_built(self) -> None:
         """Of what stands in a bucket, each object is known by its version."""
 
-    def look_at_lock(self) -> None:
-        """``commit`` comes next: see meanwhile that nobody has taken over."""
-        self._looking = in_background(self._lock.is_held)
+    def expect_commit(self) -> None:
+        """``commit`` comes next, but for a record: see meanwhile who has the lock, and where marks go."""
+        self._expected = self._looks()
+
+    def _looks(self) -> tuple[Future[bool], list[Path]]:
+        return in_background(self._lock.is_held), commit_marks(self.new, self._linker)
 
     def commit(self) -> None:
         """Write what says that the new checkpoint is whole, last, and innermost first.
@@ -232,13 +235,11 @@ class BucketStaging:
             WriteError: what is replaced could not be replaced whole.
         """
         with uninterrupted():
-            looking, self._looking = self._looking, None
-            if not (self._lock.is_held() if looking is None else looking.result()):
+            looking, marks = self._expected or self._looks()
+            if not looking.result():
                 raise self._taken_over
-            marks = commit_marks(self.new, self._linker)
-            objects = (
-                [o for o in objects_at(self._beside) if o not in marks] if self._is_beside else []
-            )
+            there = objects_at(self._beside) if self._is_beside else []
+            objects = [place for place in there if place not in marks]
             if self._is_beside and self._replaces:
                 take_inventory(self._beside, objects)
             for mark in marks:
