@@ -240,8 +240,12 @@ def _add_journal(tally: Tally, prepared: Prepared, memory_bytes: int) -> None:
     """What `--resume` notes, an object an entry: what is made, that all else stands, and which objects that are, each
     transaction, the end.
     """
-    commits = sum(transactions(plan, memory_bytes) for plan in prepared.plans.values())
-    tally.read_back(commits)  # of each, the tree that it has changed
+    commits = 0
+    for plan in prepared.plans.values():
+        some = transactions(plan, memory_bytes)
+        commits += some
+        if not is_per_leaf(plan.item):
+            tally.read_back(2 * some)  # of each, the manifest and the tree that it has changed
     entries = 3 + commits
     tally.write_beside(entries, entries * _ENTRY_BYTES + tally.built.requests * _LINE_BYTES)
     tally.other(_OTHERS_OF_JOURNAL + entries)

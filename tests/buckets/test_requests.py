@@ -143,6 +143,21 @@ def test_requests_are_as_the_preview_says(bucket, checkpoints, tmp_path, anew, l
 
 @pytest.mark.parametrize("way", [(), *WAYS])
 @pytest.mark.parametrize("layout", LAYOUTS)
+def test_requests_of_many_transactions(bucket, tmp_path, anew, layout, way):
+    """Of a database each of them reads the manifest and a node, where they are noted one by one."""
+    leaves = RANDOM.standard_normal((24, 256, 256)).astype(np.float32)
+    here = saved(
+        tmp_path / "ck", {f"l{i}": leaf for i, leaf in enumerate(leaves)}, **LAYOUTS[layout]
+    )
+    there = uploaded(bucket, here, "gs://bkt/runs/ck")
+    plan = plan_of([operation_from_options("cast", {"to": "float16"})])
+    options = dict.fromkeys(way, True)
+    told = hold(bucket, anew, plan, there, "gs://bkt/runs/new", memory_bytes=1 << 20, **options)
+    assert told.written.requests > 24
+
+
+@pytest.mark.parametrize("way", [(), *WAYS])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_leaf_may_take_several_transactions_and_be_all_there_is(
     bucket, tmp_path, anew, layout, way
 ):
