@@ -15,8 +15,7 @@ from surgery_cli.proof.damaged_text import what_stands_instead
 from surgery_cli.proof.sharding_file import lacking_entries, lacks_shardings
 from surgery_cli.proof.tree_files import NO_METADATA, Fault, tree_faults
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import COMMIT_MARK
-from surgery_cli.store.filesystem.protocol import Entry
+from surgery_cli.store.filesystem.protocol import COMMIT_MARK, Entry
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.per_leaf import PerLeafStore

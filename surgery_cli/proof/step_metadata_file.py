@@ -10,7 +10,8 @@ from typing import Any, Final
 from surgery_cli.proof.damaged_text import json_object, resembled
 from surgery_cli.proof.side_items import json_fault
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import COMMIT_MARK, Listing, holds_pytree
+from surgery_cli.store.filesystem.listing import Listing, holds_pytree
+from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.locate.items import STEP_METADATA, V1_MARK, item_handlers, step_items
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.words.lists import quoted

@@ -12,7 +12,7 @@ from surgery_cli.proof.files import ITSELF, file_digests, file_key, files_of
 from surgery_cli.proof.surgery_json import Record
 from surgery_cli.salvage.place import STEP_FILES, BrokenPlace
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import COMMIT_MARK
+from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.orbax.sidecars import is_sidecar
 
 

@@ -57,7 +57,7 @@ _OTHERS_OF_JOURNAL: Final = 8
 _OTHERS_OF_REPLACED: Final = 4
 """What stands there is looked up once more, object by object where its versions are not known, and its marks go."""
 
-_OTHERS_OF_BUILT_BESIDE: Final = 5
+_OTHERS_OF_BUILT_BESIDE: Final = 6
 """Lists of what was built beside its place, before it is copied there and when it goes."""
 
 _READS_OF_DATABASE: Final = 4

@@ -86,11 +86,10 @@ def write(run: Run, staging: Staging | BucketStaging, listener: Listener | None)
         marks = dict.fromkeys(commit_marks(writer.new, run.linker), staging.mark_content)
         report, record = _sealed(run, written, record, report, list(done.digests), listener, marks)
     place = record_path(written)
-    staging.expect_commit()
-    check_standing = run.linker.look_anew(writer.new)
     write_record(place, record)
     _follow_modes(prepared, writer, place)
-    check_standing()
+    staging.look_at_lock()
+    run.linker.check_standing(writer.new)
     return report
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import COMMIT_MARK, files_below
+from surgery_cli.store.filesystem.listing import files_below
+from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.locate.items import STEP_METADATA
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.request_tally import Tally

@@ -16,13 +16,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from surgery_cli import surgery
-from surgery_cli.errors import RemovedError, SurgeryError
-from surgery_cli.inputs.buckets import path_at
+from surgery_cli.errors import SurgeryError
 from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.background import IN_BACKGROUND
 from surgery_cli.store.filesystem.deferred_imports import deferred
-from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
 from tests.buckets.checkpoints import saved, uploaded
@@ -119,20 +117,6 @@ def test_what_is_known_is_not_asked_for_ahead(service, is_there):
         assert filesystem.exists(f"{place}/data") is is_there
         assert filesystem.names(f"{service.root}/{folder}") == ["beside", "ck"][: 1 + is_there]
     assert [request.query["prefix"] for request in service.log] == [f"{folder}/"]
-
-
-def test_a_look_anew_sees_what_has_gone_and_changes_nothing_of_what_was_seen(service):
-    for name in ("_METADATA", "d/data"):
-        service.put("bkt", f"anew/ck/{name}", b"x")
-    place = path_at(f"{service.root}/anew/ck")
-    assert filesystem.exists(place / "_METADATA")
-    linker = Linker()
-    linker.small = [place / "_METADATA"]
-    linker.look_anew(place)()
-    service.remove("anew/ck/_METADATA")
-    with pytest.raises(RemovedError, match="_METADATA' was removed"):
-        linker.look_anew(place)()
-    assert filesystem.exists(place / "_METADATA")
 
 
 def test_nothing_that_was_asked_for_before_comes_after_a_reset_of_the_server(service):

@@ -9,7 +9,8 @@ from pathlib import Path, PurePosixPath
 
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import COMMIT_MARK, is_record
+from surgery_cli.store.filesystem.listing import is_record
+from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.locate.items import DIGESTED
 
 

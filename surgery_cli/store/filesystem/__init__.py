@@ -110,10 +110,10 @@ def size(place: Place) -> int:
     return status(place).st_size
 
 
-def _mode(place: Place, system: FileSystem | None = None) -> int:
+def _mode(place: Place) -> int:
     """Zero for what is not there, or cannot be."""
     try:
-        return (system or system_of(place)).status(place).st_mode
+        return status(place).st_mode
     except OSError as error:
         if error.errno in _NOT_THERE:
             return 0
@@ -133,9 +133,9 @@ def is_folder(place: Place) -> bool:
     return S_ISDIR(_mode(place))
 
 
-def exists(place: Place, system: FileSystem | None = None) -> bool:
-    """False for a link that leads nowhere; ``system``: as that has seen it, or sees it now."""
-    return _mode(place, system) != 0
+def exists(place: Place) -> bool:
+    """False for a link that leads nowhere."""
+    return _mode(place) != 0
 
 
 def is_link(place: Place) -> bool:

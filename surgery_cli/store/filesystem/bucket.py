@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 from surgery_cli.inputs.buckets import BucketPath, Replaced
 from surgery_cli.store.filesystem.background import in_background
@@ -26,7 +26,7 @@ from surgery_cli.store.filesystem.fsspec_service import md5_of
 from surgery_cli.store.filesystem.interruptions import Threads
 from surgery_cli.store.filesystem.object_files import NewObject, ObjectReader, read_name
 from surgery_cli.store.filesystem.object_service import ObjectService, StoredObject
-from surgery_cli.store.filesystem.protocol import Entry, Place
+from surgery_cli.store.filesystem.protocol import COMMIT_MARK, Entry, Place
 from surgery_cli.store.filesystem.read_ahead import FETCHED_BYTES, Range, ReadAhead
 from surgery_cli.store.filesystem.to_the_end import to_the_end
 
@@ -44,18 +44,13 @@ class Buckets:
         self._ahead = ReadAhead()
         self._guards: list[Guard] = []
 
-    def anew(self) -> Self:
-        return type(self)(self._service)
-
     @contextmanager
-    def guarded(
-        self, destination: BucketPath, check: Callable[[], None]
-    ) -> Iterator[Callable[[Iterable[Place]], None]]:
-        """See ``Guard``, for all that is written and deleted inside; gives its ``take_in``, of files."""
-        guard = Guard(self._service, destination, check)
+    def guarded(self, destination: BucketPath, check: Callable[[], None]) -> Iterator[Guard]:
+        """For all that is written and deleted inside."""
+        guard = Guard(self._service, destination, check, self._object)
         self._guards.append(guard)
         try:
-            yield lambda places: guard.take_in([self._object(BucketPath(p)) for p in places])
+            yield guard
         finally:
             self._guards.remove(guard)
 
@@ -151,11 +146,13 @@ class Buckets:
         return NewObject(path, self._put, self._stream, self._made, exclusively=exclusively)
 
     def _stream(self, path: BucketPath, exclusively: bool) -> Any:
-        """What makes a large object; which version it will be, it does not say."""
+        """What makes a large object; it is told no version that it may replace, and says none: that goes first."""
         if guard := self._guard_of(path):
-            exclusively = exclusively or self._of(path).known(path.key) is None
+            if not exclusively:
+                self.delete(path)
             guard.removed(path)
-        return self._service.stream(path.bucket, path.key, exclusively=exclusively)
+        is_new = exclusively or guard is not None
+        return self._service.stream(path.bucket, path.key, exclusively=is_new)
 
     def put(self, place: Place, content: bytes, *, exclusively: bool = False) -> int:
         path = BucketPath(place)
@@ -235,18 +232,17 @@ class Buckets:
 
     def delete_below(self, folder: Place) -> None:
         self.forget(folder)
-        paths = [
-            BucketPath(entry.place)
-            for _, inside in self.below(folder)
-            for entry in inside
-            if entry.is_file
-        ]
+        inside = (e.place for _, entries in self.below(folder) for e in entries if e.is_file)
+        paths = sorted(map(BucketPath, inside), key=lambda path: len(path.parts))
         guard = self._guard_of(BucketPath(folder))
-        found = [None if guard is None else self._object(path) for path in paths]
+        found = {path: None if guard is None else self._object(path) for path in paths}
         if guard is not None:  # what was seen before is not of who takes over later
             guard.check()
+        marks = [path for path in paths if path.name == COMMIT_MARK]
+        for path in marks:  # outermost first: what is left does not look whole
+            self._delete(path, found.pop(path))
         with Threads(self.at_once, thread_name_prefix="surgery-delete") as pool:
-            done = [pool.submit(self._delete, *pair) for pair in zip(paths, found, strict=True)]
+            done = [pool.submit(self._delete, *pair) for pair in found.items()]
         for future in done:  # all that can be deleted is
             future.result()
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from surgery_cli.inputs.buckets import BucketPath, Replaced, ServiceRefusal
@@ -23,12 +24,17 @@ class Guard:
     """
 
     def __init__(
-        self, service: ObjectService, destination: BucketPath, check: Callable[[], None]
+        self,
+        service: ObjectService,
+        destination: BucketPath,
+        check: Callable[[], None],
+        seen: Callable[[BucketPath], StoredObject],
     ) -> None:
-        """``check`` raises an error where the lock is another run's by now."""
+        """``check`` raises an error where the lock is another run's by now; ``seen`` tells an object as it was seen."""
         self._service = service
         self._place = destination
         self.check = check
+        self._seen = seen
         self._ours: dict[str, str] = {}
         """The versions of what this run has made, or has seen before it saw its lock."""
 
@@ -36,6 +42,10 @@ class Guard:
         """What was seen there may go."""
         self.check()
         self._ours.update({found.key: found.version for found in seen})
+
+    def may_go(self, files: Iterable[Path]) -> None:
+        """As ``take_in``, of files by their paths."""
+        self.take_in([self._seen(BucketPath(file)) for file in files])
 
     def covers(self, path: BucketPath) -> bool:
         """True for the destination, what is in it, and its record beside it."""
@@ -100,6 +110,10 @@ class Guard:
         """What this run has made there, if it has: by its name and version, which is all that a request needs."""
         version = self._ours.get(path.key)
         return None if version is None else StoredObject(path.key, 0, 0, version)
+
+    def has_made(self, file: Path) -> bool:
+        """True if this run has made it, or was told that it may go."""
+        return self.made(BucketPath(file)) is not None
 
     def before_deletion(self, found: StoredObject) -> None:
         """``found`` was seen, and is about to go: where it may be another run's, look at the lock."""

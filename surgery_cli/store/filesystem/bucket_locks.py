@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -15,8 +15,10 @@ from surgery_cli.inputs.buckets import BucketPath, Replaced
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket import Buckets
-from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK, holds_t5x
+from surgery_cli.store.filesystem.bucket_guard import Guard
+from surgery_cli.store.filesystem.listing import STAGING_MARK, holds_t5x
 from surgery_cli.store.filesystem.processes import Claim, Owner, State, claim_by
+from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 
 T = TypeVar("T")
 
@@ -38,11 +40,9 @@ def beside(destination: Path) -> list[Path]:
     return [place for place in found if place != lock]
 
 
-def guarded(
-    destination: Path, check: Callable[[], None]
-) -> AbstractContextManager[Callable[[Iterable[Path]], None]]:
+def guarded(destination: Path, check: Callable[[], None]) -> AbstractContextManager[Guard]:
     """What is written inside to a destination in a bucket comes in the place of nothing, or of what this run has made;
-    ``check`` raises an error where the destination is another run's by now. Gives a function: files that may go, too.
+    ``check`` raises an error where the destination is another run's by now.
     """
     system = filesystem.system_of(destination)
     assert isinstance(system, Buckets)

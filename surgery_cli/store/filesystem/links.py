@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any, TypeVar
@@ -22,9 +21,9 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.background import in_background
 from surgery_cli.store.filesystem.boundary import Boundary
 from surgery_cli.store.filesystem.interruptions import Threads, deferred
-from surgery_cli.store.filesystem.listing import COMMIT_MARK, unreadable
+from surgery_cli.store.filesystem.listing import unreadable
 from surgery_cli.store.filesystem.local_disk import check_link
-from surgery_cli.store.filesystem.protocol import FileSystem
+from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 
 T = TypeVar("T")
@@ -214,17 +213,9 @@ class Linker:
         if anew:
             filesystem.forget(new)
         filesystem.look_ahead(new, around=True)  # who opens it asks what stands beside it, too
-        self._check_small(new, filesystem.system_of(new))
-
-    def look_anew(self, new: Path) -> Callable[[], None]:
-        """``check_standing``, to be called once more is written; where looks are requests, they are made meanwhile."""
-        look = partial(self._check_small, new, filesystem.system_of(new).anew())
-        return look if filesystem.requests_at_once(new) == 1 else in_background(look).result
-
-    def _check_small(self, new: Path, system: FileSystem) -> None:
-        filesystem.exists(new, system)  # one look tells of all that is below it
+        filesystem.exists(new)  # one look tells of all that is below it
         for path in self.small:
-            if not filesystem.exists(path, system):
+            if not filesystem.exists(path):
                 raise RemovedError(
                     f"'{path}' was removed while the new checkpoint was built",
                     why="another program cleans up there, or removed what it took for a leftover",

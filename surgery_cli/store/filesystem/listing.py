@@ -26,9 +26,6 @@ STAGING_MARK: Final = ".surgery-tmp-"
 SET_ASIDE_SUFFIX: Final = ".surgery-old"
 """What ``--force`` calls the old destination where it cannot exchange two directories at once."""
 
-COMMIT_MARK: Final = "commit_success.txt"
-"""What Orbax writes last into a step or item, so that a place without renames (``gs://``) tells what is whole."""
-
 RECORD: Final = "surgery.json"
 """What surgery calls the record that it writes into a checkpoint, or behind the name of one."""
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
 from stat import S_ISREG
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.regular_files import refuse_special
@@ -26,9 +26,6 @@ class LocalDisk:
     needs_commit_mark = False
     renames = True
     at_once = 1
-
-    def anew(self) -> Self:
-        return self
 
     def forget(self, place: Place) -> None:
         pass

@@ -6,7 +6,10 @@ import os
 from collections.abc import Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, Self, TypeAlias
+from typing import Any, BinaryIO, Final, Protocol, TypeAlias
+
+COMMIT_MARK: Final = "commit_success.txt"
+"""What Orbax writes last into a step or item, so that a place without renames (``gs://``) tells what is whole."""
 
 Place: TypeAlias = str | os.PathLike[str]
 """A path of a file or folder."""
@@ -59,9 +62,6 @@ class FileSystem(Protocol):
     @property
     def renames(self) -> bool:
         """True where what is built can be given its name at once, whole; else a mark is written last."""
-
-    def anew(self) -> Self:
-        """The same, of which nothing was seen yet."""
 
     def forget(self, place: Place) -> None:
         """Look up anew what was seen at and below a place, where a listing is remembered."""

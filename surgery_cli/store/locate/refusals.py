@@ -13,7 +13,6 @@ from typing import Final
 from surgery_cli.errors import CheckpointError, LeftBehindError, MissingError, SurgeryError
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import (
-    COMMIT_MARK,
     SET_ASIDE_SUFFIX,
     STAGING_MARK,
     Listing,
@@ -25,6 +24,7 @@ from surgery_cli.store.filesystem.listing import (
     unfinished_name,
 )
 from surgery_cli.store.filesystem.processes import State
+from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.locate.being_written import (
     claim_in,
     claim_on,

@@ -59,7 +59,7 @@ class BucketLeftover:
     def state(self) -> State:
         """What is known of the run."""
         state = State.UNKNOWN if self.owner is None else self.owner.state
-        if state is State.LIVING or not self._has_half_replaced:
+        if state is State.LIVING or not self.has_half_replaced:
             return state
         assert self.built is not None
         return State.WHOLE if first_lost(self.built) is None else State.LOST
@@ -89,7 +89,8 @@ class BucketLeftover:
     def remove(self) -> bool:
         """Remove it, and then the lock, which is made this process's before: nobody else builds there meanwhile.
 
-        False if the lock has gone, which whoever removes it does last: nothing is left, then.
+        False if the lock has gone, which whoever removes it does last: nothing is left, then. Or where the run came to
+        its end meanwhile: nothing but its lock was left of that.
 
         Raises:
             WriteError: it cannot be removed, or another run has taken the lock meanwhile.
@@ -97,12 +98,14 @@ class BucketLeftover:
         said = said_in(self.content, dict[str, Any]) or {}
         own = {"removes": said.get("run", ""), **said, "run": secrets.token_hex(8)}
         own |= msgspec.to_builtins(Owner.here())
-        lock = Lock(self.destination, json.dumps(own).encode())
+        lock, found = Lock(self.destination, json.dumps(own).encode()), self.path
         try:
             try:
                 lock.take_over(self.content)
             except FileNotFoundError:
                 return False
+            filesystem.forget(self.destination)  # its mark may have come before this was the lock
+            found_so = self.path == found
             with guarded(self.destination, lambda: check_held(lock)):
                 self._remove_built()
             for place in beside(self.destination):
@@ -112,12 +115,12 @@ class BucketLeftover:
             raise has_changed(self._lock) from None
         except OSError as error:
             raise cannot_be_removed(self.path, error) from error
-        return True
+        return found_so
 
     def _remove_built(self) -> None:
         place = self.path
         if place != self._lock:
-            if place == self.destination:
+            if place == self.destination and not filesystem.is_folder(place):
                 filesystem.delete(companion_of(self.destination))
             remove(place)
             # what stands there was copied to its place, but for what somebody else has finished since
@@ -141,7 +144,7 @@ class BucketLeftover:
             return False
 
     @property
-    def _has_half_replaced(self) -> bool:
+    def has_half_replaced(self) -> bool:
         """It had begun to put what it built in the place of something, which by its marks is not whole any more.
 
         Where the folder is gone in which it built, nothing says that it had not.
@@ -254,4 +257,5 @@ def dead_at(destination: Path, *, stale: bool = False) -> list[Left]:
 
 def remove_dead(destination: Path, *, stale: bool = False) -> list[Path]:
     """Remove what is ``dead_at`` a destination; returns what was removed."""
-    return [left.path for left in dead_at(destination, stale=stale) if left.remove()]
+    dead = [(left.path, left) for left in dead_at(destination, stale=stale)]
+    return [path for path, left in dead if left.remove()]

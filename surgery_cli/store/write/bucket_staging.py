@@ -7,7 +7,6 @@ import secrets
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from shlex import quote
 from types import TracebackType
 from typing import Self
 
@@ -23,8 +22,14 @@ from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.listing import STAGING_MARK
 from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.write.aftermath import Completed, begin_anew, remaining
+from surgery_cli.store.write.built_files import (
+    check_versions,
+    may_stand,
+    raise_of_built,
+    versions_below,
+)
 from surgery_cli.store.write.commit_marks import commit_marks, companion_of, is_whole
-from surgery_cli.store.write.destination import already_there, claimed, not_made
+from surgery_cli.store.write.destination import already_there, claimed, not_made, taken_over
 from surgery_cli.store.write.half_replaced import finished_by, taken_by
 from surgery_cli.store.write.inventory import inventory_of, take_inventory
 from surgery_cli.store.write.journal import Journal, Placed
@@ -64,9 +69,10 @@ class BucketStaging:
         self._open = ExitStack()
         self._is_whole = False
         self._is_mixed = False
+        self._read_back: dict[str, int] = {}
         self._placed: list[Path] = []
         """Where in the place of nothing goes what was built beside it: marks first."""
-        self._expected: tuple[Future[bool], list[Path]] | None = None
+        self._looking: Future[bool] | None = None
 
     @property
     def new(self) -> Path:
@@ -98,8 +104,7 @@ class BucketStaging:
 
     def _keep_guard(self) -> None:
         """From now on nothing is replaced or deleted at the destination that another run has made meanwhile."""
-        guard = guarded(self.destination, self._check)
-        self._may_go = self._open.enter_context(guard)
+        self._guard = self._open.enter_context(guarded(self.destination, self._check))
 
     def _check(self) -> None:
         if not self._lock.is_held():
@@ -163,6 +168,7 @@ class BucketStaging:
                 remaining.append(self._lock.place)
             else:
                 self._release()
+            raise_of_built(self._built, error)
 
     def _yield(self, error: BaseException | None) -> None:
         """Whoever took the lock builds there now, or has finished: only what no other run knows goes.
@@ -170,11 +176,18 @@ class BucketStaging:
         Raises:
             WriteError: in the place of ``error``, which comes of that.
         """
-        if self._is_beside:
-            with suppress(OSError):
+        with suppress(OSError, SurgeryError):
+            self._remove_record()
+            if self._is_beside:
                 self._remove_private()
         if not self._is_whole and isinstance(error, Exception):
             raise self._taken_over from error
+
+    def _remove_record(self) -> None:
+        """A single file's stands beside it; one that this run has not made is not its own."""
+        record = companion_of(self.destination)
+        if not self._is_beside and self._guard.has_made(record):
+            filesystem.delete(record)
 
     def _remove_private(self) -> None:
         filesystem.delete_below(self._beside)
@@ -182,12 +195,7 @@ class BucketStaging:
 
     @property
     def _taken_over(self) -> WriteError:
-        return WriteError(
-            f"'{self.destination}' was taken over by another run, or cleaned, while this one was under way",
-            why=f"'{self._lock.place}' is not what this run has made, any more",
-            fix="what stands at the destination is not of this run, which keeps nothing: `surgery inspect"
-            f" {quote(str(self.destination))}` shows it",
-        )
+        return taken_over(self.destination, self._lock.place)
 
     def _remove(self) -> None:
         """Remove what was built."""
@@ -195,13 +203,12 @@ class BucketStaging:
         # up, for no answer came, may still be carried out by the service, after all was listed.
         for _ in range(2):
             with suppress(OSError):
-                if not self._is_beside:
-                    filesystem.delete(companion_of(self.destination))
+                self._remove_record()
                 for place in () if self._is_whole else self._placed:
                     filesystem.delete(place)
                 filesystem.delete_below(self._built)
                 filesystem.delete(self._built)
-            if not _stands(self._built):
+            if not may_stand(self._built):
                 return
         remaining.append(self._built)
 
@@ -212,21 +219,19 @@ class BucketStaging:
                 filesystem.delete(inventory_of(self._beside))
             self._lock.release()
         except OSError:
-            if _stands(self._lock.place):
+            if may_stand(self._lock.place):
                 remaining.append(self._lock.place)
 
     def begun(self, placed: Placed) -> None:
         """Everything stands in its place that is not computed: said only where there is a journal."""
 
     def is_built(self) -> None:
-        """Of what stands in a bucket, each object is known by its version."""
+        """What stands now is read back: none of it may go, or come anew, before all of it is whole."""
+        self._read_back = versions_below(self.new)
 
-    def expect_commit(self) -> None:
-        """``commit`` comes next, but for a record: see meanwhile who has the lock, and where marks go."""
-        self._expected = self._looks()
-
-    def _looks(self) -> tuple[Future[bool], list[Path]]:
-        return in_background(self._lock.is_held), commit_marks(self.new, self._linker)
+    def look_at_lock(self) -> None:
+        """``commit`` comes next: see meanwhile that nobody has taken over."""
+        self._looking = in_background(self._lock.is_held)
 
     def commit(self) -> None:
         """Write what says that the new checkpoint is whole, last, and innermost first.
@@ -235,10 +240,12 @@ class BucketStaging:
             WriteError: what is replaced could not be replaced whole.
         """
         with uninterrupted():
-            looking, marks = self._expected or self._looks()
-            if not looking.result():
+            looking, self._looking = self._looking, None
+            if not (self._lock.is_held() if looking is None else looking.result()):
                 raise self._taken_over
+            marks = commit_marks(self.new, self._linker)
             there = objects_at(self._beside) if self._is_beside else []
+            check_versions(self.new, self._read_back)
             objects = [place for place in there if place not in marks]
             if self._is_beside and self._replaces:
                 take_inventory(self._beside, objects)
@@ -254,7 +261,7 @@ class BucketStaging:
         replacement = Replacement.of(self.destination, self._beside, objects, marks)
         if replacement.old and not self._replaces:
             raise already_there(self.destination)
-        self._may_go(replacement.old)
+        self._guard.may_go(replacement.old)
         self._placed = [] if replacement.old else replacement.places
         self._is_mixed = bool(replacement.old)
         try:
@@ -289,12 +296,3 @@ class BucketStaging:
     def mark_content(self) -> bytes:
         """What its marks will hold."""
         return self._lock.content
-
-
-def _stands(place: Path) -> bool:
-    """False only where that is known."""
-    filesystem.forget(place)
-    try:
-        return filesystem.exists(place)
-    except OSError:
-        return True

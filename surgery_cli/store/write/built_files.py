@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from surgery_cli.errors import CheckpointError, LimitError, RemovedError
+from surgery_cli.inputs.buckets import ServiceRefusal
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import RECORD
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 from surgery_cli.words.lists import quoted
 
@@ -16,8 +20,19 @@ def names_below(place: Path) -> frozenset[str]:
     """The path of every file at and below a place."""
     try:
         return frozenset(filesystem.files_below(place))
+    except ServiceRefusal:
+        raise
     except OSError:  # it is gone
         return frozenset()
+
+
+def may_stand(place: Path) -> bool:
+    """False only where it is known that nothing stands there."""
+    filesystem.forget(place)
+    try:
+        return filesystem.exists(place)
+    except OSError:
+        return True
 
 
 def check_built(place: Path, built: frozenset[str]) -> None:
@@ -34,6 +49,28 @@ def check_built(place: Path, built: frozenset[str]) -> None:
         )
 
 
+def versions_below(place: Path) -> dict[str, int]:
+    """What tells every file at and below a place from one that comes there later; but of a record, which comes last."""
+    found = (file for file in names_below(place) if not file.endswith(RECORD))
+    return {file: filesystem.status(file).st_ino for file in found}
+
+
+def check_versions(place: Path, built: Mapping[str, int]) -> None:
+    """As ``check_built``, where files are told by ``versions_below``, and of those that are others by now, too.
+
+    Raises:
+        RemovedError: one is gone, or another.
+    """
+    check_built(place, frozenset(built))
+    found = versions_below(place) if built else {}
+    if others := sorted(file for file, version in built.items() if found[file] != version):
+        raise RemovedError(
+            f"{quoted(others, 3, word='and')} was written to by something else while the new checkpoint was built",
+            why="it is not what was read back",
+            fix=_MEND,
+        )
+
+
 def raise_of_built(directory: Path, error: BaseException | None) -> None:
     """What does not read of a result that is being built is no damage of a checkpoint: the result is not written.
 
@@ -45,7 +82,7 @@ def raise_of_built(directory: Path, error: BaseException | None) -> None:
     if not isinstance(error, CheckpointError) or isinstance(error, LimitError):
         return
     first = error.problems[0]
-    if str(directory) in f"{first.what}{first.why}":
+    if re.search(rf"{re.escape(str(directory))}[/']", f"{first.what}{first.why}"):
         raise RemovedError(
             f"what was built in '{directory}' does not read back",
             why=f"{first.what}: {first.why}" if first.why else first.what,

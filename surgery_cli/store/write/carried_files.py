@@ -9,7 +9,8 @@ from typing import NamedTuple
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import COMMIT_MARK, files_below, is_tree
+from surgery_cli.store.filesystem.listing import files_below, is_tree
+from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import Item, PytreeItem
 from surgery_cli.store.write.item import small_files

@@ -10,7 +10,7 @@ from surgery_cli.errors import SurgeryError
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import said_in
 from surgery_cli.store.filesystem.links import Linker
-from surgery_cli.store.filesystem.listing import COMMIT_MARK
+from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.locate.location import locate
 
 

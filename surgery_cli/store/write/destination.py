@@ -152,3 +152,13 @@ def real_path(path: Path) -> Path:
     """The path with its parents' symbolic links followed, its own not."""
     absolute = filesystem.absolute(path)
     return filesystem.real(absolute.parent) / absolute.name
+
+
+def taken_over(destination: Path, lock: Path) -> WriteError:
+    """The error for a run in a bucket whose ``lock`` is another one's by now, or gone."""
+    return WriteError(
+        f"'{destination}' was taken over by another run, or cleaned, while this one was under way",
+        why=f"'{lock}' is not what this run has made, any more",
+        fix="what stands at the destination is not of this run, which keeps nothing: `surgery inspect"
+        f" {quote(str(destination))}` shows it",
+    )

@@ -13,13 +13,14 @@ from surgery_cli.errors import DestinationError, WriteError
 from surgery_cli.inputs.buckets import removal
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import Lock, beside, guarded, lock_of
-from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK
+from surgery_cli.store.filesystem.listing import STAGING_MARK
 from surgery_cli.store.filesystem.processes import Owner
+from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.orbax.stored_values import are_same, whole_file
 from surgery_cli.store.write.aftermath import begin_anew, kept
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover, check_held, has_changed
 from surgery_cli.store.write.half_replaced import taken_by
-from surgery_cli.store.write.inventory import inventory_of, take_inventory
+from surgery_cli.store.write.inventory import inventory_of, take_inventory, without_marks
 from surgery_cli.store.write.leftovers import is_over
 from surgery_cli.store.write.many_objects import copy_below, objects_at
 from surgery_cli.store.write.replacement import Replacement
@@ -48,16 +49,16 @@ def finish(left: BucketLeftover) -> None:
     try:
         if built != old:  # it may wake up
             copy_below(old, built)
-            take_inventory(built, _without_marks(objects_at(built)))
+            take_inventory(built, without_marks(objects_at(built)))
         _take_over(lock, left)
-        with guarded(destination, lambda: check_held(lock)) as may_go:
+        with guarded(destination, lambda: check_held(lock)) as guard:
             objects = objects_at(built)
             marks = sorted(
                 (place for place in objects if place.name == COMMIT_MARK),
                 key=lambda mark: (-len(mark.parts), str(mark)),  # innermost first
             )
-            replacement = Replacement.of(destination, built, _without_marks(objects), marks)
-            may_go(replacement.old)
+            replacement = Replacement.of(destination, built, without_marks(objects), marks)
+            guard.may_go(replacement.old)
             replacement.carry_out(lock.mark)
         after = f"'{destination}' is whole: {command} removes what is left beside it"
         for place in beside(destination):
@@ -84,10 +85,6 @@ def _take_over(lock: Lock, left: BucketLeftover) -> None:
         raise FileExistsError(*error.args) from None
 
 
-def _without_marks(objects: list[Path]) -> list[Path]:
-    return [place for place in objects if place.name != COMMIT_MARK]
-
-
 def check_can_finish(left: BucketLeftover) -> None:
     """See that what stands at the destination was there before the run, or was put there by it.
 
@@ -100,7 +97,7 @@ def check_can_finish(left: BucketLeftover) -> None:
     assert built is not None
     moved = {destination.parent / new.relative_to(built): new for new in objects_at(built)}
     began = filesystem.status(lock).st_mtime_ns
-    for place in _without_marks(objects_at(destination)):
+    for place in without_marks(objects_at(destination)):
         if filesystem.status(place).st_mtime_ns <= began:
             continue
         if place not in moved or not _is_copy(place, moved[place]):

@@ -13,13 +13,17 @@ import msgspec
 
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import COMMIT_MARK
+from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.write.many_objects import objects_at
 
 
 def inventory_of(built: Path) -> Path:
     """Where it stands for what is built in a folder."""
     return built.with_name(f"{built.name}-objects") / "inventory.json"
+
+
+def without_marks(objects: Iterable[Path]) -> list[Path]:
+    return [place for place in objects if place.name != COMMIT_MARK]
 
 
 def take_inventory(built: Path, objects: Iterable[Path]) -> None:
@@ -47,6 +51,6 @@ def first_lost(built: Path) -> Path | None:
     if not filesystem.exists(inventory_of(built)):
         return inventory_of(built)
     known = decode_json(filesystem.read(inventory_of(built)), type=dict[str, int])
-    found = versions_of(built, (p for p in objects_at(built) if p.name != COMMIT_MARK))
+    found = versions_of(built, without_marks(objects_at(built)))
     lost = sorted(name for name, _ in known.items() ^ found.items())
     return built / lost[0] if lost else None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import COMMIT_MARK
+from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.write.commit_marks import companion_of
 from surgery_cli.store.write.many_objects import each, objects_at
 

@@ -21,7 +21,13 @@ from surgery_cli.store.orbax.btree import MANIFEST
 from surgery_cli.store.write.aftermath import begin_anew, kept
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover
 from surgery_cli.store.write.bucket_staging import BucketStaging
-from surgery_cli.store.write.inventory import first_changed, versions_of
+from surgery_cli.store.write.inventory import (
+    first_changed,
+    inventory_of,
+    take_inventory,
+    versions_of,
+    without_marks,
+)
 from surgery_cli.store.write.journal import Head, Journal, LinesInBucket, Lost, Placed, Whole
 from surgery_cli.store.write.leftovers import is_over
 from surgery_cli.store.write.many_objects import copy_below, objects_at
@@ -59,6 +65,7 @@ class ResumableBucketStaging(BucketStaging):
             assert left.journal is not None
             self.journal = left.journal
             self._replaces |= left.journal.whole is not None  # it had begun to take its place
+            self._is_mixed = left.has_half_replaced
             self._may_wake = not is_over(left)
             if not self._may_wake:
                 self._beside, self._folder = BucketPath(left.built), left.folder
@@ -116,12 +123,15 @@ class ResumableBucketStaging(BucketStaging):
                 placed = None
             for old, own in ((left.built, self._beside), (left.folder, self._folder)):
                 copy_below(old, own)
+            if self._is_mixed:  # what says so, and what of, stands beside what goes then
+                take_inventory(self._beside, without_marks(objects_at(self._beside)))
         self._lock.take_over(left.content)
         self.journal = Journal(LinesInBucket(self._folder))
         if placed is not None:
             self._note_placed(placed)  # the copies are others
+        own_places = (self._beside, self._folder, inventory_of(self._beside).parent)
         for place in beside(self.destination) if self._may_wake else ():
-            if place not in (self._beside, self._folder):
+            if place not in own_places:
                 filesystem.delete_below(place)
         if left.is_marked:  # meanwhile
             self._lock.release()
@@ -171,7 +181,8 @@ class ResumableBucketStaging(BucketStaging):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if error is not None and not self._is_whole and can_go_on(self.journal, error):
+        goes_on = self._is_mixed or (error is not None and can_go_on(self.journal, error))
+        if error is not None and not self._is_whole and goes_on:
             with uninterrupted(), self._open:
                 self._linker.wait()
                 if self._is_lost:

@@ -126,8 +126,8 @@ class Staging:
     mark_content = b""
     """What the marks hold that are still to come: none are."""
 
-    def expect_commit(self) -> None:
-        """``commit`` comes next, but for a record: there is a lock, and are marks, in a bucket only."""
+    def look_at_lock(self) -> None:
+        """``commit`` comes next: there is a lock in a bucket only."""
 
     def commit(self) -> None:
         """Make everything durable, then let the destination appear, whole.

@@ -1,0 +1,67 @@
+"""What happens while a run writes its record, the last but one of its requests: which may be tried for a minute."""
+
+import pytest
+
+from surgery_cli import surgery
+from surgery_cli.errors import SurgeryError
+from surgery_cli.planning import plan_of
+from surgery_cli.settings.export import Export
+from tests.buckets.checkpoints import RESCALED, saved, uploaded
+
+FILE = "runs/new.msgpack"
+LOCK = "runs/.new.msgpack.surgery-tmp-lock"
+
+
+def before_the_record(service, monkeypatch, what):
+    """Let ``what`` happen when the record is on its way."""
+    answer, seen = service.answer, []
+
+    async def answered(request):
+        asked = f"{request.path} {request.query.get('name', '')}"
+        if not seen and service.kind_of(request) == "write" and "surgery.json" in asked:
+            seen.append(asked)
+            what()
+        return await answer(request)
+
+    monkeypatch.setattr(service, "answer", answered)
+    return seen
+
+
+@pytest.mark.parametrize("gone", ["_METADATA", "manifest.ocdbt", "/d/", ""])
+def test_nothing_is_whole_of_which_something_was_removed(service, monkeypatch, tmp_path, gone):
+    """To others it is an unfinished save until its mark is there, and somebody may remove those."""
+    there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
+
+    def remove():
+        for name in service.names("new/"):
+            if gone in name:
+                service.remove(name)
+
+    seen = before_the_record(service, monkeypatch, remove)
+    with pytest.raises(SurgeryError, match=r"was removed (while|before)"):
+        surgery.apply(there, f"{service.root}/new", RESCALED)
+    assert seen
+    assert not [name for name in service.names() if "new" in name]
+
+
+@pytest.mark.parametrize("other", ["", "finished"])
+def test_a_single_file_is_not_done_that_is_another_runs_by_now(
+    service, monkeypatch, tmp_path, other
+):
+    """It has no mark, which only who has the lock can make: the last look at the lock comes after the record."""
+    there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/runs/ck")
+
+    def take_over():
+        service.remove(FILE)
+        service.remove(LOCK)
+        if other:
+            service.put("bkt", FILE, b"another")
+
+    seen = before_the_record(service, monkeypatch, take_over)
+    with pytest.raises(SurgeryError, match="was taken over by another run, or cleaned"):
+        surgery.apply(there, f"{service.root}/{FILE}", plan_of([], output=Export(format="msgpack")))
+    assert seen
+    left = {name for name in service.names() if "new" in name}
+    if service.scheme == "s3":  # no version tells there whose it is
+        left.discard(f"{FILE}.surgery.json")
+    assert left == ({FILE} if other else set())
