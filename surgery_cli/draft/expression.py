@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias, TypeVar, cast, overload
 
 import msgspec
 
@@ -40,6 +40,28 @@ class Made(msgspec.Struct, frozen=True, gc=False):
     inputs: tuple[Recipe, ...]
     spec: LeafSpec
     path: LeafPath
+
+
+class InputSpecs(Sequence[LeafSpec]):
+    """What the inputs of a part are: looked up, as a block of a few elements may ask for one of thousands."""
+
+    def __init__(self, part: Made) -> None:
+        self._inputs = part.inputs
+
+    def __len__(self) -> int:
+        return len(self._inputs)
+
+    def __iter__(self) -> Iterator[LeafSpec]:
+        return (one.spec for one in self._inputs)
+
+    @overload
+    def __getitem__(self, number: int) -> LeafSpec: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[LeafSpec]: ...
+    def __getitem__(self, number: int | slice) -> LeafSpec | Sequence[LeafSpec]:
+        if isinstance(number, slice):
+            return [one.spec for one in self._inputs[number]]
+        return self._inputs[number].spec
 
 
 class Shared(Made, frozen=True, gc=True, dict=True):

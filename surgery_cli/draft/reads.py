@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored, moves_elements
+from surgery_cli.draft.expression import InputSpecs, LeafRef, Made, Recipe, Stored, moves_elements
 from surgery_cli.draft.kernel import Measurement, Window
 
 
@@ -32,7 +32,7 @@ def reads(recipe: Recipe, window: Window) -> list[tuple[Stored, Window]]:
             found.append((part, out))
         elif not isinstance(part.kernel, Measurement):
             out = made_at_once(part, out)
-            pieces = part.kernel.pieces(out, [one.spec for one in part.inputs], part.spec)
+            pieces = part.kernel.pieces(out, InputSpecs(part), part.spec)
             pending += reversed([(part.inputs[piece.input], piece.read) for piece in pieces])
     return found
 

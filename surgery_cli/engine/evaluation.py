@@ -10,7 +10,7 @@ import numpy as np
 
 from surgery_cli.compute.c_order import in_c_order, put
 from surgery_cli.draft.arrangement import Arrangement
-from surgery_cli.draft.expression import Made, Recipe, Stored
+from surgery_cli.draft.expression import InputSpecs, Made, Recipe, Stored
 from surgery_cli.draft.kernel import (
     Kit,
     Measurement,
@@ -272,7 +272,7 @@ class Evaluation:
 
     def _arranged(self, part: Made, window: Window) -> _Making:
         """A view where one piece is all that there is: maps that follow each other are copied once, at their end."""
-        kernel, specs = part.kernel, tuple(one.spec for one in part.inputs)
+        kernel, specs = part.kernel, InputSpecs(part)
         assert isinstance(kernel, Arrangement)
         shape = window_shape(window)
         values: Values | None = None

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from surgery_cli.draft.arrangement import Arrangement
-from surgery_cli.draft.expression import Made, Recipe, Stored, once
+from surgery_cli.draft.expression import InputSpecs, Made, Recipe, Stored, once
 from surgery_cli.draft.kernel import Search, Window, broadcast_window
 from surgery_cli.draft.reads import reads
 from surgery_cli.engine.composition import UNBOUNDED, Composition, Measured
@@ -174,7 +174,7 @@ def _temporary_bytes(recipe: Recipe, window: Window, tile_elements: int | None) 
     if isinstance(recipe, Stored):
         return 0
     if isinstance(recipe.kernel, Arrangement):
-        pieces = recipe.kernel.pieces(window, [one.spec for one in recipe.inputs], recipe.spec)
+        pieces = recipe.kernel.pieces(window, InputSpecs(recipe), recipe.spec)
         parts = ((recipe.inputs[piece.input], piece.read) for piece in pieces)
         return max((_temporary_bytes(*part, tile_elements) for part in parts), default=0)
     is_tile = tile_elements is not None and math.prod(window_shape(window)) <= tile_elements

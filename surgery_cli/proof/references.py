@@ -100,14 +100,19 @@ def _stored(leaf: PlannedLeaf, item: Item, path: LeafPath) -> Iterator[tuple[_Si
     if not isinstance(item, PytreeItem) or item.store is None or array is None or not leaf.taken:
         yield None
         return
+    at = {} if leaf.referred is None else {key: number for number, key in enumerate(array.keys)}
     for taken in leaf.taken:
-        new = array if leaf.referred is None else _chunks(array, leaf, taken)
+        new = array if leaf.referred is None else _chunks(array, at, leaf, taken)
         yield (taken.store, taken.array), (item.store, new)
 
 
-def _chunks(array: StoredArray, leaf: PlannedLeaf, taken: Taken) -> StoredArray:
-    """Of an array the chunks that were taken, in their order; nothing if they are not there, or it is another one."""
-    at = {key: number for number, key in enumerate(array.keys)}
+def _chunks(
+    array: StoredArray, at: Mapping[str, int], leaf: PlannedLeaf, taken: Taken
+) -> StoredArray:
+    """Of an array the chunks that were taken, in their order; nothing if they are not there, or it is another one.
+
+    ``at``: the number of each key of it.
+    """
     is_there = array.document.raw == leaf.stored_document[1] and all(map(at.__contains__, taken.to))
     keys = taken.to if is_there else ()
     values = tuple(array.values[at[key]] for key in keys) if array.values else ()

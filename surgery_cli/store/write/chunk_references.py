@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from surgery_cli.draft.arrangement import Arrangement
-from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored, parts, stored_in
+from surgery_cli.draft.expression import InputSpecs, LeafRef, Made, Recipe, Stored, parts, stored_in
 from surgery_cli.draft.kernel import Piece, Window
 from surgery_cli.store import filesystem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, below
@@ -89,7 +89,7 @@ def _origin(recipe: Recipe, window: Window) -> tuple[Stored | None, Window]:
         kernel = recipe.kernel
         if not isinstance(kernel, Arrangement):
             return None, window
-        specs = [one.spec for one in recipe.inputs]
+        specs = InputSpecs(recipe)
         pieces = list(itertools.islice(kernel.pieces(window, specs, recipe.spec), 2))
         if len(pieces) != 1 or pieces[0].write != window or not _keeps_order(kernel, pieces[0]):
             return None, window
