@@ -17,6 +17,8 @@ import pytest
 
 import surgery_cli
 from surgery_cli import surgery
+from surgery_cli.operations.regrouping import Regrouping
+from surgery_cli.operations.table import operations
 from surgery_cli.planning.reading import plan_from_document
 from surgery_cli.tree.paths import LeafPath
 from tests import json_schemas
@@ -54,14 +56,23 @@ LAYERS = {"at": "params/layers/{all}"}
 ROWS = {"at": "params/rows", "to": "params/row_{all}"}
 JOINED = {**LAYERS, "to": "params/joined"}
 STACK = {"op": "stack", **JOINED}
+CONCAT = {"op": "concat", **JOINED, "axis": 0}
 EDITS: dict[str, list[dict[str, Any]]] = {
     "stack": [STACK],
+    "concat": [CONCAT],
+    "concat in groups": [{**CONCAT, "groups": 2}],
     "unstack": [{"op": "unstack", **ROWS}],
     "split": [{"op": "split", **ROWS, "axis": 0}],
+    "rescale and concat": [{"op": "rescale", **LAYERS, "by": 2.0}, CONCAT],
     "prune and stack": [{"op": "prune", **LAYERS, "sparsity": 0.5, "over": "all"}, STACK],
     "stack and prune": [STACK, {"op": "prune", "at": "params/joined", "sparsity": 0.5}],
     "to-list": [{"op": "to-list", "at": "params/layers"}],
 }
+
+
+def test_all_that_regroups_leaves_is_looked_at() -> None:
+    regrouping = {name for name, kind in operations().items() if issubclass(kind, Regrouping)}
+    assert regrouping <= EDITS.keys()
 
 
 def lines_for(edits: list[dict[str, Any]], count: int, folder: Path) -> Lines:

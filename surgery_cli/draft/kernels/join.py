@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from itertools import accumulate, groupby
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate, chain, groupby
 from typing import Any, ClassVar
 
 import msgspec
@@ -89,7 +91,7 @@ class Unstack(Arrangement, frozen=True, tag="unstack"):
         return Unstack(self.axis - (axis < self.axis), self.index), axis - (axis > self.axis)
 
 
-class Concat(Arrangement, frozen=True, tag="concat"):
+class Concat(Arrangement, frozen=True, dict=True, tag="concat"):
     """Leaves side by side along an ``axis``, on which each has its size.
 
     In several ``groups`` they take turns: the first share of each, then the second of each.
@@ -100,16 +102,28 @@ class Concat(Arrangement, frozen=True, tag="concat"):
     groups: int = 1
     regroups: ClassVar[bool] = True
 
-    @property
-    def parts(self) -> list[Part]:
+    @cached_property  # of thousands of leaves, maybe, and asked for each chunk
+    def parts(self) -> tuple[Part, ...]:
         """What takes each of the leaves out again."""
-        width = sum(self.sizes) // self.groups
         shares = [size // self.groups for size in self.sizes]
-        starts = [0, *accumulate(shares)]
-        return [
-            Part(self.axis, start, share, width, self.groups)
-            for start, share in zip(starts, shares, strict=False)
-        ]
+        return tuple(
+            Part(self.axis, start, share, self._width, self.groups)
+            for start, share in zip(self._borders, shares, strict=False)
+        )
+
+    @cached_property
+    def _width(self) -> int:
+        return sum(self.sizes) // self.groups
+
+    @cached_property
+    def _borders(self) -> list[int]:
+        """Where in a group the shares of the leaves begin, and where the last one ends."""
+        return [0, *accumulate(size // self.groups for size in self.sizes)]
+
+    @cached_property
+    def _numbers(self) -> dict[Part, int]:
+        """The number of each part; of empty ones that are the same, that of the first."""
+        return {part: number for number, part in reversed([*enumerate(self.parts)])}
 
     def output(self, leaf: LeafSpec) -> LeafSpec:
         shape, whole = [*leaf.shape], sum(self.sizes)
@@ -137,7 +151,8 @@ class Concat(Arrangement, frozen=True, tag="concat"):
     def pieces(self, out: Window, inputs: Sequence[LeafSpec], output: LeafSpec) -> Iterator[Piece]:
         """One for each leaf of which something is there."""
         mine, found = out[self.axis], False
-        for number, part in enumerate(self.parts):
+        for number in self._near(mine):
+            part = self.parts[number]
             places = part.places_in(mine)
             if places:
                 found = True
@@ -150,9 +165,19 @@ class Concat(Arrangement, frozen=True, tag="concat"):
             nothing = slice(mine.start, mine.start)
             yield Piece(0, _put(out, self.axis, slice(0, 0)), _put(out, self.axis, nothing))
 
+    def _near(self, mine: slice) -> Iterable[int]:
+        """The numbers of the leaves, in order, of which something may be in a window: none of those far from it."""
+        width, count = self._width, len(self.sizes)
+        if not mine.start < mine.stop < mine.start + width:
+            return range(count)
+        first = bisect_right(self._borders, mine.start % width) - 1
+        behind = bisect_left(self._borders, (mine.stop - 1) % width + 1)
+        if mine.start // width == (mine.stop - 1) // width:
+            return range(first, min(behind, count))
+        return chain(range(min(first, behind)), range(first, count))
+
     def taking(self, part: Kernel) -> int | None:
-        parts: list[Kernel] = [*self.parts]
-        return parts.index(part) if part in parts else None
+        return self._numbers.get(part) if isinstance(part, Part) else None
 
     def is_identity(self, inputs: Sequence[LeafSpec], output: LeafSpec) -> bool:
         return len(self.sizes) == 1
