@@ -201,7 +201,8 @@ def _needed_again(made: Sequence[Made], elsewhere: Iterable[frozenset[int]] = ()
     """
     uses = Counter(id(one) for part in made for one in part.inputs)
     for others in elsewhere:
-        uses.update(one for one in list(uses) if one in others)
+        few, many = sorted((uses.keys(), others), key=len)  # there are thousands of either, maybe
+        uses.update([one for one in few if one in many])
     again = {part for part, count in uses.items() if count > 1}
     for part in reversed(made) if again else ():
         if id(part) in again:

@@ -64,6 +64,8 @@ EDITS: dict[str, list[dict[str, Any]]] = {
     "unstack": [{"op": "unstack", **ROWS}],
     "split": [{"op": "split", **ROWS, "axis": 0}],
     "rescale and concat": [{"op": "rescale", **LAYERS, "by": 2.0}, CONCAT],
+    "normalize and stack": [{"op": "normalize", **LAYERS}, STACK],
+    "normalize and concat": [{"op": "normalize", **LAYERS}, CONCAT],
     "prune and stack": [{"op": "prune", **LAYERS, "sparsity": 0.5, "over": "all"}, STACK],
     "stack and prune": [STACK, {"op": "prune", "at": "params/joined", "sparsity": 0.5}],
     "to-list": [{"op": "to-list", "at": "params/layers"}],
