@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from surgery_cli.draft.expression import Made, Stored, is_computed, parts
@@ -33,7 +34,7 @@ def repeated_draws(checkpoint: Checkpoint, draft: Draft) -> list[Consequence]:
             for part in inside
             if isinstance(part, Made) and isinstance(part.kernel, Draw)
         ]
-        again = next((seed for seed, place in draws if draws.count((seed, place)) > 1), None)
+        again = next((seed for (seed, _), count in Counter(draws).items() if count > 1), None)
         if again is not None:
             twice[path] = again
         elif draws and any(isinstance(p, Stored) and p.ref.source == SOURCE for p in inside):

@@ -66,6 +66,8 @@ EDITS: dict[str, list[dict[str, Any]]] = {
     "rescale and concat": [{"op": "rescale", **LAYERS, "by": 2.0}, CONCAT],
     "normalize and stack": [{"op": "normalize", **LAYERS}, STACK],
     "normalize and concat": [{"op": "normalize", **LAYERS}, CONCAT],
+    "noise and stack": [{"op": "noise", **LAYERS, "std": 0.1}, STACK],
+    "noise and concat": [{"op": "noise", **LAYERS, "std": 0.1}, CONCAT],
     "prune and stack": [{"op": "prune", **LAYERS, "sparsity": 0.5, "over": "all"}, STACK],
     "stack and prune": [STACK, {"op": "prune", "at": "params/joined", "sparsity": 0.5}],
     "to-list": [{"op": "to-list", "at": "params/layers"}],
