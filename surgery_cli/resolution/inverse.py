@@ -73,7 +73,7 @@ class Inverse:
         lost: set[LeafPath] = set()
         found: list[dict[str, Any]] = []
         for undo, _, after, homes in reversed(undone):
-            lost.update(home for path in undo.lost for home in homes.all_of(path))
+            lost |= homes.of_any(undo.lost)
             is_behind = front and not after.items.front
             entries = entries_of(undo, after)
             found += [_behind(entry, front) for entry in entries] if is_behind else entries
@@ -127,7 +127,7 @@ def _needed(undone: Iterable[_Undone], tree: TreeSpec) -> set[LeafPath]:
     """The leaves of the source that are taken from there."""
     found: set[LeafPath] = set()
     for undo, _, _, homes in undone:
-        found.update(home for path in undo.lost for home in homes.all_of(path))
+        found |= homes.of_any(undo.lost)
         nodes, depths = {*undo.missing.values()}, {len(node) for node in undo.missing.values()}
         if nodes:
             found.update(p for p in tree if any(p[:depth] in nodes for depth in depths))
@@ -150,6 +150,13 @@ class _Homes:
         """The leaves of the source in which the values of one are that was joined of several, or is a part of one."""
         home = self.of(path)
         return self._parts.get(path, () if home is None else (home,))
+
+    def of_any(self, paths: Iterable[LeafPath]) -> set[LeafPath]:
+        """The leaves of the source in which the values of any of these are."""
+        every = {
+            id(homes): homes for homes in map(self.all_of, paths)
+        }  # parts of a leaf share theirs
+        return {home for homes in every.values() for home in homes}
 
     def of(self, path: LeafPath) -> LeafPath | None:
         if path in self._parts:
@@ -180,8 +187,12 @@ class _Homes:
                     known[leaf] = None if goal is None else self.of(goal / leaf[depth:])
                     if goal is not None and goal / leaf[depth:] in self._parts:
                         parts[leaf] = self._parts[goal / leaf[depth:]]
+        homes: dict[tuple[LeafPath, ...], tuple[LeafPath, ...]] = {}
         for leaf, olds in undo.parts.items():
-            parts[leaf] = tuple(dict.fromkeys(home for old in olds for home in self.all_of(old)))
+            if olds not in homes:  # what is a part of one leaf has the homes of all the others
+                every = (home for old in olds for home in self.all_of(old))
+                homes[olds] = tuple(dict.fromkeys(every))
+            parts[leaf] = homes[olds]
         return _Homes(self._tree, known, parts, self._front)
 
 

@@ -55,6 +55,7 @@ def counted(lines: Lines) -> Iterator[None]:
 LAYERS = {"at": "params/layers/{all}"}
 ROWS = {"at": "params/rows", "to": "params/row_{all}"}
 JOINED = {**LAYERS, "to": "params/joined"}
+TAKEN = {"at": "params/joined", "to": "params/row_{all}"}
 STACK = {"op": "stack", **JOINED}
 CONCAT = {"op": "concat", **JOINED, "axis": 0}
 EDITS: dict[str, list[dict[str, Any]]] = {
@@ -63,12 +64,19 @@ EDITS: dict[str, list[dict[str, Any]]] = {
     "concat in groups": [{**CONCAT, "groups": 2}],
     "unstack": [{"op": "unstack", **ROWS}],
     "split": [{"op": "split", **ROWS, "axis": 0}],
+    "stack and unstack": [STACK, {"op": "unstack", **TAKEN}],
+    "concat and split": [CONCAT, {"op": "split", **TAKEN, "axis": 0}],
     "rescale and concat": [{"op": "rescale", **LAYERS, "by": 2.0}, CONCAT],
     "normalize and stack": [{"op": "normalize", **LAYERS}, STACK],
     "normalize and concat": [{"op": "normalize", **LAYERS}, CONCAT],
     "noise and stack": [{"op": "noise", **LAYERS, "std": 0.1}, STACK],
     "noise and concat": [{"op": "noise", **LAYERS, "std": 0.1}, CONCAT],
     "prune and stack": [{"op": "prune", **LAYERS, "sparsity": 0.5, "over": "all"}, STACK],
+    "concat, split and cast": [
+        CONCAT,
+        {"op": "split", **TAKEN, "axis": 0},
+        {"op": "cast", "at": "params/row_*", "to": "bfloat16"},
+    ],
     "stack and prune": [STACK, {"op": "prune", "at": "params/joined", "sparsity": 0.5}],
     "to-list": [{"op": "to-list", "at": "params/layers"}],
 }
