@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -179,10 +180,10 @@ class Journal:
 
 
 def _decoded(lines: Sequence[bytes]) -> Iterator[Entry]:
-    """What the lines say; one that was cut short says nothing."""
+    """What the lines say; one that was cut short, or is damaged, says nothing."""
     decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
     for line in lines:
-        with suppress(msgspec.MsgspecError):
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             yield decoder.decode(line)
 
 
@@ -210,13 +211,23 @@ class LinesOnDisk:
         append_durably(self._file, b"\n" + line)
 
 
+_NUMBER: Final = re.compile("[0-9]{8}")
+
+
 class LinesInBucket:
-    """The lines are objects of a folder, one each, as nothing can be added to an object; their names count them."""
+    """The lines are objects of a folder, one each, as nothing can be added to an object; their names count them.
+
+    Objects of other names are of other programs: a web console marks folders, a file manager what it has shown.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         filesystem.forget(folder)
-        names = [entry.name for entry in filesystem.entries_if_any(folder)]
+        names = [
+            entry.name
+            for entry in filesystem.entries_if_any(folder)
+            if entry.is_file and _NUMBER.fullmatch(entry.name)
+        ]
         self._places = [folder / name for name in sorted(names)]
         self._next = 1 + int(max(names, default="0"))
 
