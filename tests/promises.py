@@ -110,10 +110,11 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
             FAULTS.format("calls,signals") + " --rows resume,resume-leaves",
         ),
         Promise(
-            "Of what was kept, a block that is damaged is made anew, and another draft is refused.",
+            "Of what was kept, a block that is damaged is made anew; another draft is refused, naming what is new.",
             (
                 "test_a_damaged_block_is_made_anew",
                 "test_what_is_of_another_draft_or_version_or_setting_is_refused_by_name",
+                "test_what_was_rewritten_is_named_all_of_it_and_nothing_else",
             ),
         ),
         Promise(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,6 +58,11 @@ class UserFunctions:
 
         name = text.rpartition(".py:")[2]
         return UserFunction.of(f"{file.name}:{name}", sha256, call)
+
+    @property
+    def files(self) -> Mapping[Path, str]:
+        """The SHA-256 of every file that is run."""
+        return self._files
 
     def check_unchanged(self) -> None:
         """The files must be what they were when they were imported.

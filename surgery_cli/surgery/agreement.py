@@ -11,19 +11,22 @@ import msgspec
 
 from surgery_cli import __version__
 from surgery_cli.draft.digest import DigestPart
+from surgery_cli.draft.recipe import SOURCE
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.planning import Plan
 from surgery_cli.settings.declaration import settings_of
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
+from surgery_cli.surgery.file_versions import file_versions
 from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.words.lists import quoted
 
 if TYPE_CHECKING:
     from surgery_cli.hosts.membership import Membership
 
 
-_VERSIONS: Final = "source's version"
+_VERSIONS: Final = "sources' versions"
 """Copies with the same metadata, and files of the same names and sizes, may hold other values all the same."""
 
 
@@ -46,7 +49,7 @@ def agree(
         "destination": str(filesystem.absolute(destination)),
         "draft": prepared.draft.digest,
         _PLAN: msgspec.json.encode(plan.document()).decode(),
-        _VERSIONS: prepared.file_versions,
+        _VERSIONS: msgspec.json.encode(file_versions(prepared.sources)).decode(),
         "compact": " ".join(name for name, chosen in prepared.compact.items() if chosen),
         **_told(options),
         **_told(options.probe_options),
@@ -89,16 +92,24 @@ def _disagreement(
         said = _unlike(*(decode_json(told.get(_PLAN, "{}")) for told in (first, other))) or said
     where = [f"'{membership.host_of(one)}'" for one in (0, number)]
     if what == _VERSIONS:
+        read = _of_other_versions(first, other)
         return Problem(
-            f"process {number} on {where[1]} reads other files than process 0 on {where[0]}",
+            f"process {number} on {where[1]} reads other files of {read} than process 0 on {where[0]}",
             why="of the same names and sizes, but written at other times: nothing says that they hold the same",
-            fix="name a source that is one place for all hosts: on a disk that they share, or in a bucket",
+            fix="name what is one place for all hosts: on a disk that they share, or in a bucket",
         )
     return Problem(
         f"process {number} on {where[1]} is not about to do what process 0 on {where[0]} is",
         why=said,
         fix="start the same command of the same release on every host, with paths that mean the same files there",
     )
+
+
+def _of_other_versions(first: Mapping[str, str], other: Mapping[str, str]) -> str:
+    """Which of the sources, by name, have other files; that of the run by where it stands."""
+    here, there = (decode_json(told[_VERSIONS], dict[str, str]) for told in (other, first))
+    names = [name for name, version in here.items() if there.get(name) != version]
+    return quoted([other["source"] if name == SOURCE else name for name in names], word="and")
 
 
 def _unlike(first: Mapping[str, Any], other: Mapping[str, Any]) -> str:

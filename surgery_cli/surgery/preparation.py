@@ -29,7 +29,6 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.export.planning import plan_export
 from surgery_cli.store.export.table import FORMATS
 from surgery_cli.store.files.array_file import SUFFIXES, ArrayFile
-from surgery_cli.store.files.fingerprints import of_versions
 from surgery_cli.store.filesystem.boundary import Boundary
 from surgery_cli.store.filesystem.listing import step_name
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -111,11 +110,6 @@ class Prepared(msgspec.Struct, frozen=True):
     def kept_plans(self) -> dict[str, ItemPlan]:
         """The items of the result: one of which no leaf is left goes."""
         return {name: plan for name, plan in self.plans.items() if plan.leaves}
-
-    @property
-    def file_versions(self) -> str:
-        """What tells the files that are read from others of the same names and sizes: hexadecimal."""
-        return of_versions(source.place_on_disk for source in self.sources.values())
 
     @property
     def donors(self) -> dict[str, str]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from surgery_cli import __version__, reports
-from surgery_cli.draft.digest import DigestPart
 from surgery_cli.draft.expression import is_repeatable
-from surgery_cli.errors import CheckpointError, DestinationError, PlanError, SurgeryError
+from surgery_cli.errors import DestinationError, PlanError, SurgeryError
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.planning import Plan
 from surgery_cli.proof.on_record import read_record
@@ -28,11 +27,12 @@ from surgery_cli.store.write.bucket_leftovers import (
     dead_at,
 )
 from surgery_cli.store.write.commit_marks import is_whole
-from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.item_plan import is_packed
-from surgery_cli.store.write.journal import Head
+from surgery_cli.store.write.journal import FORM, Head
 from surgery_cli.store.write.leftovers import Left, Leftover, leftovers_of
-from surgery_cli.store.write.resumable_staging import being_written, goes_on, what_is_kept
+from surgery_cli.store.write.resumable_staging import being_written, what_is_kept
+from surgery_cli.surgery.kept_inputs import inputs_of
+from surgery_cli.surgery.kept_of_another import refuse_another
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.previews import previewed
 from surgery_cli.surgery.traffic import Traffic
@@ -40,8 +40,6 @@ from surgery_cli.words.invocation import the_same
 from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Remark
 from surgery_cli.words.pages import DocsPage
-
-_PART: Final = DigestPart()
 
 
 def head_of(prepared: Prepared, options: Options) -> Head:
@@ -80,9 +78,9 @@ def head_of(prepared: Prepared, options: Options) -> Head:
         for leaf in plan.computed
         if is_repeatable(leaf.output.recipe)
     )
-    programs = {"surgery": __version__, **versions()}
-    versions_read = prepared.file_versions
-    return Head(prepared.draft.digest, programs, settings, the_same(), count, versions_read)
+    programs = {"surgery": __version__, "journal": FORM, **versions()}
+    inputs = inputs_of(prepared)
+    return Head(prepared.draft.digest, programs, settings, the_same(), count, inputs)
 
 
 class Resumption(NamedTuple):
@@ -106,7 +104,7 @@ def resumption_of(target: Path, prepared: Prepared, options: Options) -> Resumpt
     if not options.resume:
         return Resumption(None, None, _dead_built(target, stale=False) if options.force else None)
     head = head_of(prepared, options)
-    left = find_kept(target, prepared, head, stale=options.stale)
+    left = find_kept(target, head, stale=options.stale)
     if left is None or left.journal is None:
         return Resumption(head, None, _dead_built(target, stale=options.stale))
     built = left.built if isinstance(left, BucketLeftover) else None
@@ -125,9 +123,7 @@ def _dead_built(target: Path, *, stale: bool) -> Path | None:
     return next((left.path for left in dead_at(target, stale=stale)), None)
 
 
-def find_kept(
-    target: Path, prepared: Prepared, head: Head, *, stale: bool
-) -> Leftover | BucketLeftover | None:
+def find_kept(target: Path, head: Head, *, stale: bool) -> Leftover | BucketLeftover | None:
     """What an earlier run of the same command has kept of the destination; None if there is nothing.
 
     ``stale``: what is of another machine is of a run that is over.
@@ -143,7 +139,7 @@ def find_kept(
         if journal is None or journal.head is None:
             continue
         _refuse_living(left, target, stale=stale)
-        _refuse_another(left, journal.head, head, prepared, target)
+        refuse_another(left, journal.head, head, target)
         found = left
     return found
 
@@ -232,63 +228,4 @@ def _refuse_living(left: Left, target: Path, *, stale: bool) -> None:
         why="it may still be writing: another machine, or this one before it was started anew",
         fix=f"if it is over, add `--stale` to go on from there; `surgery clean {quote(str(target))} --stale`"
         " removes it",
-    )
-
-
-def _refuse_another(left: Left, kept: Head, head: Head, prepared: Prepared, target: Path) -> None:
-    """See that what was kept is of this very draft, this program and these settings."""
-    clean = f"`surgery clean {quote(str(target))}`"
-    anew = f"{clean} removes what was kept, and then the same command begins anew"
-    if (mixture := half_replaced(target)) is not None:  # which `clean` does not remove
-        remedy = anew = mixture.fix
-    elif kept.command == the_same():  # which is refused
-        remedy = anew
-    else:
-        remedy = f"{goes_on(kept)}; {clean} removes it"
-    if kept.draft != head.draft:
-        raise _of_another_draft(left, kept.draft, head.draft, prepared, remedy)
-    if kept.versions != head.versions:
-        raise CheckpointError(
-            f"what is read is not what it was when '{left.path}' was begun",
-            why="its files have the same names and sizes, and were written since",
-            fix=f"blocks of both would stand in one result: {anew}",
-        )
-    for what, ours, theirs in (
-        ("version", head.programs, kept.programs),
-        ("setting", head.settings, kept.settings),
-    ):
-        other = _differing(ours, theirs)
-        if other:
-            raise PlanError(
-                f"what is kept in '{left.path}' was made by another {what}",
-                why="; ".join(
-                    f"{name}: {theirs.get(name, 'none')}, and {ours.get(name, 'none')} now"
-                    for name in other
-                ),
-                fix=f"blocks of both would stand in one result: {remedy}",
-            )
-
-
-def _differing(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
-    return [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
-
-
-def _of_another_draft(
-    left: Left, kept: str, draft: str, prepared: Prepared, remedy: str
-) -> SurgeryError:
-    why = f"it was {kept}, and is {draft} now"
-    if kept[_PART.source] != draft[_PART.source]:
-        root = prepared.checkpoint.location.root
-        return CheckpointError(
-            f"'{root}' is not what it was when '{left.path}' was begun", why=why, fix=remedy
-        )
-    same_names = kept[_PART.donor_names] == draft[_PART.donor_names]
-    if same_names and kept[_PART.donors] != draft[_PART.donors]:
-        return CheckpointError(
-            f"a donor is not what it was when '{left.path}' was begun", why=why, fix=remedy
-        )
-    return CheckpointError(
-        f"what is kept in '{left.path}' is of another draft",
-        why=f"{why}: the plan, or an option, is another",
-        fix=remedy,
     )

@@ -19,14 +19,13 @@ from surgery_cli.settings.run import Options
 from surgery_cli.surgery.agreement import agree
 from surgery_cli.surgery.preparation import prepare
 from tests.hosts.companies import BoardInMemory, saved
-from tests.hosts.test_same_result import plan
 
 OF_HOST = {"coordinator", "process", "processes", "memory_bytes", "bytes_per_second"}
 PREPARED = SimpleNamespace(
     checkpoint=SimpleNamespace(location=SimpleNamespace(root="src")),
     draft=SimpleNamespace(digest="sha256:0"),
     compact={},
-    file_versions="0",
+    sources={},
 )
 
 
@@ -71,19 +70,27 @@ def test_so_is_how_the_probe_calls_the_model(name):
     assert settings_of(CallOptions)[name].option in refusal(Options(), Options(probe_options=calls))
 
 
-@pytest.mark.parametrize("is_copy", [False, True])
-def test_a_copy_is_no_source_of_the_same_run(tmp_path, is_copy):
+@pytest.mark.parametrize("copied", [[], ["ck"], ["donor"], ["ck", "donor"]], ids=" ".join)
+def test_a_copy_is_no_source_of_the_same_run_and_is_named(tmp_path, copied):
     """Its metadata are the same, and so are names and sizes of its files; the values need not be."""
-    here = saved(tmp_path / "ck", {"w": np.arange(100, dtype=np.float32)})
-    there = Path(shutil.copytree(here, tmp_path / "there" / "ck", copy_function=shutil.copyfile))
-    found = [
-        prepare(str(place), plan([]), Options()) for place in (here, there if is_copy else here)
-    ]
+    for name in ("ck", "donor"):
+        saved(tmp_path / name, {"w": np.arange(100, dtype=np.float32)})
+        copy = tmp_path / "there" / name
+        shutil.copytree(tmp_path / name, copy, copy_function=shutil.copyfile)
+    found = []
+    for there in ([], copied):
+        ck, donor = (
+            tmp_path / ("there" if name in there else "") / name for name in ("ck", "donor")
+        )
+        edits = [{"op": "average", "at": "w", "with": ["d"]}]
+        averaged = plan_from_document({"sources": {"d": str(donor)}, "edits": edits})
+        found.append(prepare(str(ck), averaged, Options()))
     assert found[0].draft.digest == found[1].draft.digest
-    told = [
-        SimpleNamespace(**vars(PREPARED) | {"file_versions": one.file_versions}) for one in found
-    ]
-    assert ("reads other files" in refusal(Options(), Options(), *told)) is is_copy
+    told = [SimpleNamespace(**vars(PREPARED) | {"sources": one.sources}) for one in found]
+    names = " and ".join({"ck": "'src'", "donor": "'d'"}[name] for name in copied)
+    said = refusal(Options(), Options(), *told)
+    assert (f"reads other files of {names} than" if copied else "") in said
+    assert (said == "") is (not copied)
 
 
 def test_a_destination_is_compared_as_the_place_that_it_is():

@@ -42,20 +42,19 @@ def versions(places: Iterable[Path]) -> dict[str, int]:
     }
 
 
-def of_versions(places: Iterable[Path]) -> str:
+def of_versions(place: Path) -> str:
     """What tells files from others that came in their places with the same names and sizes: hexadecimal.
 
     In a bucket the versions of the objects, on a disk the times of their last writing. What a fingerprint digests is no
     part, and marks and records say nothing of values.
     """
     record = hashlib.sha256()
-    for place in places:
-        for name in sorted(filesystem.files_below(place)):
-            own = PurePosixPath(name).name
-            if own in DIGESTED or own == COMMIT_MARK or is_record(own):
-                continue
-            found = filesystem.status(name)
-            version = found.st_ino if isinstance(place, BucketPath) else found.st_mtime_ns
-            below = name.removeprefix(os.fspath(place))
-            record.update(f"{below}\0{found.st_size}\0{version}\n".encode())
+    for name in sorted(filesystem.files_below(place)):
+        own = PurePosixPath(name).name
+        if own in DIGESTED or own == COMMIT_MARK or is_record(own):
+            continue
+        found = filesystem.status(name)
+        version = found.st_ino if isinstance(place, BucketPath) else found.st_mtime_ns
+        below = name.removeprefix(os.fspath(place))
+        record.update(f"{below}\0{found.st_size}\0{version}\n".encode())
     return record.hexdigest()

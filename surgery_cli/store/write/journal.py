@@ -20,12 +20,29 @@ JOURNAL_FILE: Final = ".surgery-journal"
 """In a staging directory, beside what is built: never a part of it."""
 
 
+FORM: Final = "2"
+"""Of what a head says: one of its programs, so that a head of another form is of another version. 1 had no number."""
+
+
+class Input(msgspec.Struct, frozen=True):
+    """What is read: ``kind`` says as what, ``place`` opens it again.
+
+    ``versions`` tells it from what came in its place under the same names and sizes, of which the fingerprint knows
+    nothing; of a file that is read before anything is decided the fingerprint tells all.
+    """
+
+    kind: str
+    place: str
+    fingerprint: str
+    versions: str = ""
+
+
 class Head(msgspec.Struct, frozen=True, tag="head"):
     """What is made, by what: only a run of which all of this is the same may go on.
 
     ``draft`` is the digest of the draft, with the fingerprints of all that is read; ``settings`` are those beside it on
-    which the bytes of the result depend. ``command`` goes on, and ``bytes`` of values are to be written. ``versions``
-    tells what is read from what came in its place under the same names and sizes, of which the draft knows nothing.
+    which the bytes of the result depend. ``command`` goes on, and ``bytes`` of values are to be written. ``inputs`` are
+    all that is read, by name: whoever may not go on is told which of them is another.
     """
 
     draft: str
@@ -33,7 +50,7 @@ class Head(msgspec.Struct, frozen=True, tag="head"):
     settings: Mapping[str, str]
     command: str = ""
     bytes: int = 0
-    versions: str = ""
+    inputs: Mapping[str, Input] = {}
 
 
 class Placed(msgspec.Struct, frozen=True, tag="placed"):

@@ -1,0 +1,84 @@
+"""What an earlier run has kept is for one that makes the very same: any other is told what differs, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from shlex import quote
+
+from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.store.write.half_replaced import half_replaced
+from surgery_cli.store.write.journal import Head
+from surgery_cli.store.write.leftovers import Left, is_over
+from surgery_cli.store.write.resumable_staging import goes_on
+from surgery_cli.surgery.kept_inputs import Changed, changed_inputs, how_changed, labels_of
+from surgery_cli.words.invocation import the_same
+from surgery_cli.words.lists import quoted
+
+_MIXED = "blocks of both would stand in one result"
+
+
+def refuse_another(left: Left, kept: Head, head: Head, target: Path) -> None:
+    """See that what was kept is of this very draft and what it reads, this program and these settings.
+
+    Raises:
+        PlanError: it was made by another version of the program, or under other settings.
+        CheckpointError: it is of another draft, or of inputs that were written since.
+    """
+    anew, remedy = _remedies(left, kept, target)
+    _refuse_differing("version", left, kept.programs, head.programs, remedy)
+    changed = changed_inputs(kept, head)
+    if rewritten := [one for one in changed if not one.is_elsewhere]:
+        raise CheckpointError(
+            f"{labels_of(rewritten)} {'were' if len(rewritten) > 1 else 'was'} rewritten since the run that left"
+            f" '{left.path}' was started",
+            why=how_changed(rewritten),
+            fix=f"{_MIXED}: {anew}",
+        )
+    if changed:
+        raise _read_elsewhere(left, changed, remedy)
+    if kept.draft != head.draft:
+        raise CheckpointError(
+            f"what is kept in '{left.path}' is of another draft",
+            why=f"it was {kept.draft}, and is {head.draft} now: the plan, or an option, is another",
+            fix=remedy,
+        )
+    _refuse_differing("setting", left, kept.settings, head.settings, remedy)
+
+
+def _remedies(left: Left, kept: Head, target: Path) -> tuple[str, str]:
+    """How to begin anew; and what to do where the command that was started may still go on."""
+    if (mixture := half_replaced(target)) is not None:  # which `clean` does not remove
+        return mixture.fix, mixture.fix
+    stale = "" if is_over(left) else " --stale"
+    clean = f"`surgery clean {quote(str(target))}{stale}`"
+    anew = f"{clean} removes what was kept, then {the_same()} starts anew; nothing else is lost"
+    if kept.command == the_same():  # which is refused
+        return anew, anew
+    return anew, f"{goes_on(kept)}; {clean} removes it"
+
+
+def _refuse_differing(
+    what: str, left: Left, theirs: Mapping[str, str], ours: Mapping[str, str], remedy: str
+) -> None:
+    names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+    if names:
+        raise PlanError(
+            f"what is kept in '{left.path}' was made by another {what}",
+            why="; ".join(
+                f"{name}: {theirs.get(name, 'none')}, and {ours.get(name, 'none')} now"
+                for name in names
+            ),
+            fix=f"{_MIXED}: {remedy}",
+        )
+
+
+def _read_elsewhere(left: Left, changed: Sequence[Changed], remedy: str) -> CheckpointError:
+    """The error for what was begun on other places: as a rule an older step, where the newest is read."""
+    were = quoted([one.was.place for one in changed], word="and")
+    return CheckpointError(
+        f"what is kept in '{left.path}' is made of {were}, and {labels_of(changed)}"
+        f" {'are' if len(changed) > 1 else 'is'} read now",
+        why=_MIXED,
+        fix=f"to go on from there, name {were} in its place; else {remedy}",
+    )
