@@ -11,6 +11,7 @@ from surgery_cli.errors import DestinationError, SurgeryError
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import (
+    SET_ASIDE_SUFFIX,
     Listing,
     is_leftover,
     starts_as_msgpack,
@@ -128,4 +129,6 @@ def _below(folder: Path) -> Iterator[tuple[Path, list[Entry]]]:
 
 
 def _is_unfinished(name: str) -> bool:
-    return is_leftover(name) or unfinished_name(name) is not None
+    """What an interrupted run had set aside is whole."""
+    is_built = is_leftover(name) and not name.endswith(SET_ASIDE_SUFFIX)
+    return is_built or unfinished_name(name) is not None

@@ -51,6 +51,8 @@ INSIDE = {
     "a tree without _METADATA": ("tree", [("bare", "kept")], ["kept"]),
     "a tree of files": ("tree", [("files", "kept")], ["kept"]),
     "a file of Flax": ("tree", [("flax", "kept")], ["kept/checkpoint_5"]),
+    "a tree that was set aside": ("tree", [("tree", "ft.surgery-old")], ["ft.surgery-old"]),
+    "a step that was set aside": ("run", [("run/200", "100.surgery-old")], ["100.surgery-old"]),
     "several": ("run", [("tree", "a/b"), ("tree", "100/c/d")], ["100/c/d", "a/b"]),
 }
 

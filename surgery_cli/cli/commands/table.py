@@ -93,7 +93,7 @@ COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "surgery_cli.cli.commands.reshard:reshard",
         (
             "surgery reshard runs/big runs/big-16 --mesh fsdp=16 --spec 'params/**/kernel=fsdp,None'",
-            "surgery reshard runs/big runs/one --mesh x=1",
+            "surgery reshard runs/big runs/finer --chunk-bytes 64MiB",
             "surgery reshard runs/big runs/big-16 --mesh fsdp=16 --spec '**=fsdp' --dry-run",
         ),
     ),
