@@ -26,6 +26,7 @@ from surgery_cli.store.filesystem.write_failures import is_of_writing, write_fai
 from surgery_cli.store.write.aftermath import begin_anew, remaining_notes, with_aftermath
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover, remove_dead
 from surgery_cli.store.write.bucket_staging import BucketStaging
+from surgery_cli.store.write.built_files import what_stands
 from surgery_cli.store.write.leftovers import Leftover
 from surgery_cli.store.write.resumable_bucket_staging import ResumableBucketStaging
 from surgery_cli.store.write.resumable_staging import ResumableStaging
@@ -180,17 +181,17 @@ def take_part(
 
 def _staging(target: Path, run: Run) -> Staging | BucketStaging:
     """Where the result is built: beside its name on a disk, under it in a bucket."""
-    force = run.options.force
+    stood = what_stands(target) if run.options.force else None
     head, left, leaves = run.head, run.left, list(run.prepared.draft.leaves)
     if isinstance(target, BucketPath):
         if head is None:
-            return BucketStaging(target, run.linker, force=force, beside=run.options.distributed)
+            return BucketStaging(target, run.linker, stood, beside=run.options.distributed)
         assert not isinstance(left, Leftover)
-        return ResumableBucketStaging(target, run.linker, head, leaves, left, force=force)
+        return ResumableBucketStaging(target, run.linker, head, leaves, left, stood)
     if head is None:
-        return Staging(target, force=force)
+        return Staging(target, stood)
     assert not isinstance(left, BucketLeftover)
-    return ResumableStaging(target, head, leaves, left, force=force)
+    return ResumableStaging(target, head, leaves, left, stood)
 
 
 def _prepared(

@@ -12,7 +12,7 @@ from typing import Self
 
 import msgspec
 
-from surgery_cli.errors import DestinationError, SurgeryError, WriteError
+from surgery_cli.errors import SurgeryError, WriteError
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.background import in_background
@@ -23,13 +23,15 @@ from surgery_cli.store.filesystem.listing import STAGING_MARK
 from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.write.aftermath import Completed, begin_anew, remaining
 from surgery_cli.store.write.built_files import (
+    Stood,
+    check_replaced,
     check_versions,
     may_stand,
     raise_of_built,
     versions_below,
 )
 from surgery_cli.store.write.commit_marks import commit_marks, companion_of, is_whole
-from surgery_cli.store.write.destination import already_there, claimed, not_made, taken_over
+from surgery_cli.store.write.destination import already_there, take_lock, taken_over
 from surgery_cli.store.write.half_replaced import finished_by, taken_by
 from surgery_cli.store.write.inventory import inventory_of, take_inventory
 from surgery_cli.store.write.journal import Journal, Placed
@@ -52,11 +54,18 @@ class BucketStaging:
     journal: Journal | None = None
 
     def __init__(
-        self, destination: BucketPath, linker: Linker, *, force: bool = False, beside: bool = False
+        self,
+        destination: BucketPath,
+        linker: Linker,
+        stood: Stood | None = None,
+        *,
+        beside: bool = False,
     ) -> None:
-        """``beside``: build in a folder of this run's own, and let the service copy it to its place in the end."""
+        """``stood``: what is there when the run begins, if that may be replaced. ``beside``: build in a folder of this
+        run's own, and let the service copy it to its place in the end.
+        """
         self.destination = destination
-        self.force = force
+        self._stood = stood
         self._linker = linker
         self._token = secrets.token_hex(8)
         self._beside = destination.with_name(f".{destination.name}{STAGING_MARK}{self._token[:8]}")
@@ -88,11 +97,12 @@ class BucketStaging:
         begin_anew()
         is_taken = False
         try:
-            self._take_lock()
+            take_lock(self._lock, self.destination)
             self._keep_guard()
             is_taken = True
             filesystem.forget(self.destination)
-            if filesystem.exists(self.destination) and not (self.force and self._replaces):
+            may_be = self._stood is not None and self._replaces
+            if filesystem.exists(self.destination) and not may_be:
                 raise already_there(self.destination)
         except BaseException as error:
             # a signal may come when the lock stands, and this run has not heard of it yet
@@ -120,26 +130,6 @@ class BucketStaging:
                 return
             if is_ours:
                 self._release()
-
-    def _take_lock(self) -> None:
-        """Keep other runs away.
-
-        Raises:
-            DestinationError: another run is there.
-        """
-        place = self._lock.place
-        try:
-            self._lock.take()
-        except FileExistsError:
-            with suppress(FileNotFoundError):
-                raise claimed(place) from None
-            raise DestinationError(
-                f"another run was writing to '{self.destination}'",
-                why=f"'{place}' has just gone",
-                fix="look at the destination, and run the command again",
-            ) from None
-        except OSError as error:
-            raise not_made(place, error) from error
 
     def __exit__(
         self,
@@ -261,6 +251,10 @@ class BucketStaging:
         replacement = Replacement.of(self.destination, self._beside, objects, marks)
         if replacement.old and not self._replaces:
             raise already_there(self.destination)
+        if (
+            self._stood is not None and not self._is_mixed
+        ):  # else a last request may still have come
+            check_replaced(self.destination, self._stood)
         self._guard.may_go(replacement.old)
         self._placed = [] if replacement.old else replacement.places
         self._is_mixed = bool(replacement.old)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeAlias
 
-from surgery_cli.errors import CheckpointError, LimitError, RemovedError
+from surgery_cli.errors import CheckpointError, DestinationError, LimitError, RemovedError
 from surgery_cli.inputs.buckets import ServiceRefusal
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import RECORD
+from surgery_cli.store.filesystem.protocol import Status
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 from surgery_cli.words.lists import quoted
 
@@ -68,6 +71,37 @@ def check_versions(place: Path, built: Mapping[str, int]) -> None:
             f"{quoted(others, 3, word='and')} was written to by something else while the new checkpoint was built",
             why="it is not what was read back",
             fix=_MEND,
+        )
+
+
+Stood: TypeAlias = Mapping[str, tuple[int, ...]]
+"""The files at and below a place, and what tells each from what is written there later."""
+
+
+def what_stands(place: Path) -> Stood:
+    """What is there to be replaced, as it was looked at last: links themselves, which go without what they lead to."""
+    found: dict[str, Status]
+    if filesystem.renames(place):
+        walk = os.walk(place) if place.is_dir() else ((place.parent, (), [place.name]),)
+        files = (Path(folder, name) for folder, _, names in walk for name in names)
+        found = {str(file): file.lstat() for file in files if os.path.lexists(file)}
+    else:
+        found = {file: filesystem.status(file) for file in names_below(place)}
+    return {file: (st.st_ino, st.st_size, st.st_mtime_ns) for file, st in found.items()}
+
+
+def check_replaced(destination: Path, stood: Stood) -> None:
+    """What is about to be replaced is what stood there when the run began, or gone: no later save, nor a part of one.
+
+    Raises:
+        DestinationError: something else was written there since.
+    """
+    now = what_stands(destination)
+    if now and (others := sorted({name for name, _ in now.items() ^ stood.items()})):
+        raise DestinationError(
+            f"'{destination}' was written to by something else while this run was under way",
+            why=f"it has {quoted(others, 3, word='and')} now, and had not when the run began, or other ones",
+            fix=worded("{}; run the command again once nothing writes there", NOTHING_LEFT),
         )
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from surgery_cli.errors import DestinationError, WriteError
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.bucket_locks import claim_of, lock_of
+from surgery_cli.store.filesystem.bucket_locks import Lock, claim_of, lock_of
 from surgery_cli.store.filesystem.durability import may_write_into
 from surgery_cli.store.filesystem.listing import (
     destination_of,
@@ -152,6 +152,26 @@ def real_path(path: Path) -> Path:
     """The path with its parents' symbolic links followed, its own not."""
     absolute = filesystem.absolute(path)
     return filesystem.real(absolute.parent) / absolute.name
+
+
+def take_lock(lock: Lock, destination: Path) -> None:
+    """Keep other runs to a destination in a bucket away.
+
+    Raises:
+        DestinationError: another run is there.
+    """
+    try:
+        lock.take()
+    except FileExistsError:
+        with suppress(FileNotFoundError):
+            raise claimed(lock.place) from None
+        raise DestinationError(
+            f"another run was writing to '{destination}'",
+            why=f"'{lock.place}' has just gone",
+            fix="look at the destination, and run the command again",
+        ) from None
+    except OSError as error:
+        raise not_made(lock.place, error) from error
 
 
 def taken_over(destination: Path, lock: Path) -> WriteError:

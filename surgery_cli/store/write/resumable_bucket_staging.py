@@ -21,6 +21,7 @@ from surgery_cli.store.orbax.btree import MANIFEST
 from surgery_cli.store.write.aftermath import begin_anew, kept
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover
 from surgery_cli.store.write.bucket_staging import BucketStaging
+from surgery_cli.store.write.built_files import Stood
 from surgery_cli.store.write.inventory import (
     first_changed,
     inventory_of,
@@ -48,11 +49,10 @@ class ResumableBucketStaging(BucketStaging):
         head: Head,
         leaves: Sequence[LeafPath],
         left: BucketLeftover | None,
-        *,
-        force: bool = False,
+        stood: Stood | None = None,
     ) -> None:
         """``left``: what an earlier run has kept, of the same ``head``; ``leaves``: those of the draft."""
-        super().__init__(destination, linker, force=force, beside=True)
+        super().__init__(destination, linker, stood, beside=True)
         self._head = head
         self._leaves = leaves
         self._left = left

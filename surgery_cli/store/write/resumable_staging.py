@@ -23,7 +23,7 @@ from surgery_cli.store.filesystem.owners import take_over
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.orbax.stored_values import NOT_RENAMED
 from surgery_cli.store.write.aftermath import begin_anew, kept
-from surgery_cli.store.write.built_files import raise_of_built
+from surgery_cli.store.write.built_files import Stood, raise_of_built
 from surgery_cli.store.write.journal import Head, Journal, Placed, Whole, journal_in, new_journal
 from surgery_cli.store.write.leftovers import Left, Leftover, leftovers_of
 from surgery_cli.store.write.staging import Staging
@@ -43,11 +43,10 @@ class ResumableStaging(Staging):
         head: Head,
         leaves: Sequence[LeafPath],
         left: Leftover | None,
-        *,
-        force: bool = False,
+        replaces: Stood | None = None,
     ) -> None:
         """``left``: what an earlier run has kept, of the same ``head``; ``leaves``: those of the draft."""
-        super().__init__(destination, force=force)
+        super().__init__(destination, replaces)
         self._head = head
         self._leaves = leaves
         self._left = left
@@ -122,7 +121,7 @@ class ResumableStaging(Staging):
         raise_of_built(self.directory, error)
 
     def _say_kept(self) -> None:
-        is_in_the_way = not self.force and filesystem.is_taken(self.destination)
+        is_in_the_way = self._replaces is None and filesystem.is_taken(self.destination)
         command = the_same(*["--force"] * is_in_the_way)
         kept.append(what_is_kept(self.directory, self.destination, self.journal, command))
 

@@ -31,7 +31,13 @@ from surgery_cli.store.write.aftermath import (
     kept,
     remaining,
 )
-from surgery_cli.store.write.built_files import check_built, names_below, raise_of_built
+from surgery_cli.store.write.built_files import (
+    Stood,
+    check_built,
+    check_replaced,
+    names_below,
+    raise_of_built,
+)
 from surgery_cli.store.write.destination import already_there, real_path
 from surgery_cli.store.write.journal import Journal, Placed
 
@@ -46,9 +52,10 @@ class Staging:
     journal: Journal | None = None
     """Where what is done is written down, if another run may go on from there."""
 
-    def __init__(self, destination: Path, *, force: bool = False) -> None:
+    def __init__(self, destination: Path, replaces: Stood | None = None) -> None:
+        """``replaces``: what stood there when the run began, if that may be replaced."""
         self.destination = real_path(destination)
-        self.force = force
+        self._replaces = replaces
         self.directory = self.destination.with_name(
             f".{self.destination.name}{STAGING_MARK}{secrets.token_hex(4)}"
         )
@@ -153,7 +160,9 @@ class Staging:
 
         Whoever looks in between finds a checkpoint without a record, never one beside the record of another.
         """
-        if not self.force and filesystem.is_taken(self.destination):
+        if self._replaces is not None:
+            check_replaced(self.destination, self._replaces)
+        elif filesystem.is_taken(self.destination):
             raise already_there(self.destination)
         aside = self.directory / f"{OWNER_FILE}.record"
         has_record = filesystem.is_taken(self._companion)
@@ -208,7 +217,7 @@ class Staging:
         try:
             rename_exclusively(self.new, self.destination)
         except FileExistsError:
-            if not self.force:
+            if self._replaces is None:
                 raise already_there(self.destination) from None
             return self._replace()
         return None

@@ -1,0 +1,89 @@
+"""What ``--force`` replaces is what stood there when the run began: what comes meanwhile is somebody's save."""
+
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from surgery_cli import surgery
+from surgery_cli.engine.execution import Execution
+from surgery_cli.errors import DestinationError
+from surgery_cli.planning import operation_from_options, plan_of
+from surgery_cli.settings.run import Options
+from tests.buckets.checkpoints import uploaded
+
+PLAN = plan_of([operation_from_options("rescale", {"at": "params/w", "by": 2.0})])
+
+
+def saved(folder, by=1.0):
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(folder, {"params": {"w": np.full((8, 8), by, np.float32)}})
+    return folder
+
+
+def meanwhile(monkeypatch, what):
+    """Let ``what`` happen while values are computed."""
+    run = Execution.run
+
+    def as_well(self, writers):
+        what()
+        return run(self, writers)
+
+    monkeypatch.setattr(Execution, "run", as_well)
+
+
+@pytest.mark.parametrize("way", [(), ("resume",)], ids=["plain", "resume"])
+@pytest.mark.parametrize("what", ["a new file", "another content", "less"])
+def test_on_a_disk(monkeypatch, tmp_path, what, way):
+    source, target = saved(tmp_path / "ck"), saved(tmp_path / "new", by=3.0)
+    file = target / "_CHECKPOINT_METADATA"
+
+    def write():
+        if what == "a new file":
+            saved(target / "200")
+        elif what == "less":
+            file.unlink()
+        else:
+            file.write_bytes(file.read_bytes() + b" ")
+
+    meanwhile(monkeypatch, write)
+    options = Options(force=True, **dict.fromkeys(way, True))
+    with pytest.raises(DestinationError, match="was written to by something else while this run"):
+        surgery.apply(str(source), str(target), PLAN, options=options)
+    assert (target / "200").exists() == (what == "a new file")
+    assert file.exists() == (what != "less")
+    left = {path.name for path in tmp_path.iterdir()} - {"ck", "new"}
+    assert bool(left) == bool(way)  # it goes on from there
+
+
+@pytest.mark.parametrize("way", [(), ("resume",)], ids=["plain", "resume"])
+@pytest.mark.parametrize("what", ["a new object", "another content", "less"])
+def test_in_a_bucket(monkeypatch, service, tmp_path, what, way):
+    source = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
+    target = uploaded(service, saved(tmp_path / "old", by=3.0), f"{service.root}/new")
+    name = "new/_CHECKPOINT_METADATA"
+
+    def write():
+        if what == "less":
+            service.remove(name)
+        else:
+            place = "new/200/_METADATA" if what == "a new object" else name
+            service.put("bkt", place, b"another")
+
+    meanwhile(monkeypatch, write)
+    before = {n: service.content(n) for n in service.names("new/")}
+    options = Options(force=True, **dict.fromkeys(way, True))
+    with pytest.raises(DestinationError, match="was written to by something else while this run"):
+        surgery.apply(source, target, PLAN, options=options)
+    after = {n: service.content(n) for n in service.names("new/")}
+    changed = {n for n in before.keys() | after.keys() if before.get(n) != after.get(n)}
+    assert changed == {"new/200/_METADATA" if what == "a new object" else name}
+
+
+@pytest.mark.parametrize("way", [(), ("resume",)], ids=["plain", "resume"])
+def test_what_is_gone_is_in_nobodys_way(monkeypatch, tmp_path, way):
+    source, target = saved(tmp_path / "ck"), saved(tmp_path / "new", by=3.0)
+    meanwhile(monkeypatch, lambda: target.rename(tmp_path / "moved"))
+    surgery.apply(
+        str(source), str(target), PLAN, options=Options(force=True, **dict.fromkeys(way, True))
+    )
+    assert target.exists()
