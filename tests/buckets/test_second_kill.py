@@ -63,6 +63,32 @@ def told(service, surgery):
     return " and ".join(sorted(found))
 
 
+@pytest.mark.parametrize("cut", ["SIGKILL", "SIGTERM"])
+def test_nor_does_one_of_a_run_that_begins_anew(service, tmp_path, surgery, cut):
+    """What was built is not what it was, and goes: that the old one is half replaced must outlive it."""
+    source = uploaded(service, saved(tmp_path / "ck", TREE, use_ocdbt=False), f"{service.root}/ck")
+    service.upload(saved(tmp_path / "old", OTHERS, use_ocdbt=False), f"{service.root}/new")
+    old = contents(service)
+    words, seen = command(source, service, "--force"), 0
+    with Runs("gcsfs", "s3fs") as here:
+        begun = half_replaced(service, here, words, old)
+        built = next(n for n in begun if "surgery-tmp" in n and n.endswith("params.b/0.0"))
+        for moment in range(20, 200, 12):
+            put(service, begun | {built: b"another"})
+            ended = here(*words, cut=["request+", moment, cut])
+            service.settle()
+            if ended["code"] == 0:
+                break
+            seen += 1
+            assert told(service, surgery) in ("", "new"), moment
+            surgery("clean", f"{service.root}/new", "--stale")
+            assert told(service, surgery) in ("", "new"), moment
+            went_on = here(*words)
+            assert went_on["code"] == 0, (moment, went_on["said"])
+            assert told(service, surgery) == "new"
+    assert seen > 2
+
+
 @pytest.mark.check_all
 @pytest.mark.covers(1)
 @pytest.mark.parametrize("is_marked", [False, True], ids=["unmarked", "marked"])

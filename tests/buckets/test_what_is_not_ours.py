@@ -14,6 +14,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import guarded
 from surgery_cli.store.filesystem.processes import Owner
 from tests.buckets.checkpoints import MARK, SAMPLES, saved, uploaded
+from tests.store.cutting import Runs
 
 LOCK = "run/.new.surgery-tmp-lock"
 INFINITE = plan_of([operation_from_options("rescale", {"at": "params/w", "by": 3e38})])
@@ -117,3 +118,36 @@ def test_a_result_that_is_marked_meanwhile_is_not_what_was_left(service, tmp_pat
     assert seen
     assert f"run/new/{MARK}" in service.names("run/new/")
     assert LOCK not in service.names("run/")
+
+
+def command(source, service, *more):
+    edit = (
+        "rescale",
+        source,
+        f"{service.root}/new",
+        "params/w",
+        "--by",
+        "2",
+        "--optimizer",
+        "keep",
+    )
+    return (*edit, "--quiet", *more)
+
+
+@pytest.mark.parametrize("moment", [12, 16])
+def test_a_save_that_came_after_a_kill_stays(service, tmp_path, surgery, moment):
+    """Orbax asks nobody, and on `s3://` leaves no mark: neither who cleans, nor who goes on, removes what it saved."""
+    source = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
+    with Runs("gcsfs", "s3fs") as run:
+        killed_run = run(*command(source, service, "--resume"), cut=["request+", moment, "SIGKILL"])
+    assert killed_run["code"] == -9, killed_run["said"]
+    service.settle()
+    service.upload(saved(tmp_path / "other"), f"{service.root}/new")
+    if service.scheme == "gs":
+        service.remove(f"new/{MARK}")  # it is under way
+    theirs = {name: service.content(name) for name in service.names("new/")}
+    went_on = surgery(*command(source, service, "--resume"))
+    assert went_on.code == 2, went_on.err
+    assert theirs == {name: service.content(name) for name in service.names("new/")}
+    surgery("clean", f"{service.root}/new", "--stale")
+    assert theirs == {name: service.content(name) for name in service.names("new/")}

@@ -8,6 +8,7 @@ from surgery_cli import surgery
 from surgery_cli.engine.execution import Execution
 from surgery_cli.errors import DestinationError
 from surgery_cli.planning import operation_from_options, plan_of
+from surgery_cli.settings.export import Export
 from surgery_cli.settings.run import Options
 from tests.buckets.checkpoints import uploaded
 
@@ -77,6 +78,25 @@ def test_in_a_bucket(monkeypatch, service, tmp_path, what, way):
     after = {n: service.content(n) for n in service.names("new/")}
     changed = {n for n in before.keys() | after.keys() if before.get(n) != after.get(n)}
     assert changed == {"new/200/_METADATA" if what == "a new object" else name}
+
+
+@pytest.mark.parametrize("way", [(), ("resume",)], ids=["plain", "resume"])
+@pytest.mark.parametrize("kind", ["relative", "through a link", "a link itself", "a file"])
+def test_what_nobody_has_changed_is_replaced(monkeypatch, tmp_path, kind, way):
+    """However it is named, and wherever the process is by then."""
+    source, target = saved(tmp_path / "ck"), tmp_path / "there" / "new"
+    saved(target, by=3.0)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to("there")
+    (tmp_path / "itself").symlink_to("there/new")
+    plan, named = PLAN, {"relative": "there/new", "a link itself": "itself"}.get(kind, "link/new")
+    if kind == "a file":
+        plan, named = plan_of([], output=Export(format="msgpack")), "link/new.msgpack"
+        surgery.apply(str(source), named, plan)
+    if kind != "a link itself":
+        meanwhile(monkeypatch, lambda: monkeypatch.chdir("/"))
+    options = Options(force=True, **dict.fromkeys(way, kind != "a file"))
+    surgery.apply(str(source), named, plan, options=options)
 
 
 @pytest.mark.parametrize("way", [(), ("resume",)], ids=["plain", "resume"])

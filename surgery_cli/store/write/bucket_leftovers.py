@@ -25,10 +25,12 @@ from surgery_cli.store.filesystem.bucket_locks import (
 )
 from surgery_cli.store.filesystem.listing import STAGING_MARK, destination_of
 from surgery_cli.store.filesystem.processes import Owner, State
+from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.write.commit_marks import companion_of, is_marked, is_whole
-from surgery_cli.store.write.inventory import first_lost, inventory_of
+from surgery_cli.store.write.inventory import first_lost, inventory_of, is_copy
 from surgery_cli.store.write.journal import Journal, LinesInBucket
 from surgery_cli.store.write.leftovers import Left, leftovers_of
+from surgery_cli.store.write.many_objects import objects_at
 from surgery_cli.store.write.staging import remove
 
 
@@ -43,6 +45,7 @@ class BucketLeftover:
         said = said_in(self.content, _Said)
         self.replaces_nothing = said is not None and not said.replaces
         self.replaces_marked = said is not None and said.marked
+        self._is_mixed = said is not None and said.mixed
         self.built = None if said is None else _built_of(destination, said.builds)
         self.folder = None if said is None else _journal_of(destination, said.journal)
         """Where its journal is, if it keeps one."""
@@ -62,7 +65,8 @@ class BucketLeftover:
         if state is State.LIVING or not self.has_half_replaced:
             return state
         assert self.built is not None
-        return State.WHOLE if first_lost(self.built) is None else State.LOST
+        stands = is_whole(self.built / self.destination.name) and first_lost(self.built) is None
+        return State.WHOLE if stands else State.LOST
 
     @cached_property
     def journal(self) -> Journal | None:
@@ -122,10 +126,23 @@ class BucketLeftover:
         if place != self._lock:
             if place == self.destination and not filesystem.is_folder(place):
                 filesystem.delete(companion_of(self.destination))
+            has_copied = self._journal is None or self._journal.whole is not None
+            if place != self.destination and self.replaces_nothing and has_copied:
+                self._remove_copies()
             remove(place)
-            # what stands there was copied to its place, but for what somebody else has finished since
-            if self.replaces_nothing and not is_whole(self.destination):
-                filesystem.delete_below(self.destination)
+
+    def _remove_copies(self) -> None:
+        """What stands at the destination goes if all of it was copied there: Orbax asks nobody before it saves."""
+        if self.built is None or is_whole(self.destination):
+            return
+        parent = self.destination.parent
+        built = {parent / place.relative_to(self.built): place for place in objects_at(self.built)}
+        there = objects_at(self.destination)
+        marks = [place for place in there if place.name == COMMIT_MARK]  # copies of the lock
+        are_ours = all(filesystem.read_if_any(mark) == self.content for mark in marks)
+        rest = [place for place in there if place.name != COMMIT_MARK]
+        if are_ours and all(p in built and is_copy(p, built[p]) for p in rest):
+            filesystem.delete_below(self.destination)
 
     @property
     def _is_done(self) -> bool:
@@ -154,6 +171,8 @@ class BucketLeftover:
         assert self.built is not None
         if is_whole(self.destination):
             return False
+        if self._is_mixed:
+            return True
         filesystem.forget(inventory_of(self.built))
         had_begun = self.replaces_marked or filesystem.exists(inventory_of(self.built))
         if not filesystem.exists(self.built):
@@ -170,6 +189,8 @@ class _Said(msgspec.Struct):
     """False where nothing stood at the destination when the run began."""
     marked: bool = False
     """True where something stood there that a mark said to be whole."""
+    mixed: bool = False
+    """True where another run, whose place it takes, had half replaced that."""
 
 
 def cannot_be_removed(path: Path, error: OSError) -> WriteError:

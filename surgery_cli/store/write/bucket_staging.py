@@ -258,6 +258,7 @@ class BucketStaging:
         self._guard.may_go(replacement.old)
         self._placed = [] if replacement.old else replacement.places
         self._is_mixed = bool(replacement.old)
+        self._begin_to_replace()
         try:
             replacement.carry_out(self._mark)
         except (OSError, SurgeryError) as error:
@@ -274,6 +275,9 @@ class BucketStaging:
                 fix=self._how_to_mend(is_known=is_known),
             ) from error
         self._is_mixed = False
+
+    def _begin_to_replace(self) -> None:
+        """From now on something may stand at the destination that this run has put there."""
 
     def _how_to_mend(self, *, is_known: bool) -> str:
         """``is_known``: of the old one, something has gone."""

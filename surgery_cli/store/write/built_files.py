@@ -8,7 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from surgery_cli.errors import CheckpointError, DestinationError, LimitError, RemovedError
+from surgery_cli.errors import (
+    CheckpointError,
+    DestinationError,
+    LimitError,
+    RemovedError,
+    ServiceFails,
+)
 from surgery_cli.inputs.buckets import ServiceRefusal
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import RECORD
@@ -54,7 +60,7 @@ def check_built(place: Path, built: frozenset[str]) -> None:
 
 def versions_below(place: Path) -> dict[str, int]:
     """What tells every file at and below a place from one that comes there later; but of a record, which comes last."""
-    found = (file for file in names_below(place) if not file.endswith(RECORD))
+    found = (file for file in names_below(place) if Path(file).name != RECORD)
     return {file: filesystem.status(file).st_ino for file in found}
 
 
@@ -66,7 +72,7 @@ def check_versions(place: Path, built: Mapping[str, int]) -> None:
     """
     check_built(place, frozenset(built))
     found = versions_below(place) if built else {}
-    if others := sorted(file for file, version in built.items() if found[file] != version):
+    if others := sorted({file for file, _ in built.items() ^ found.items()}):
         raise RemovedError(
             f"{quoted(others, 3, word='and')} was written to by something else while the new checkpoint was built",
             why="it is not what was read back",
@@ -75,19 +81,21 @@ def check_versions(place: Path, built: Mapping[str, int]) -> None:
 
 
 Stood: TypeAlias = Mapping[str, tuple[int, ...]]
-"""The files at and below a place, and what tells each from what is written there later."""
+"""The files at and below a place, by what follows that in their paths, and what tells each from what comes later."""
 
 
 def what_stands(place: Path) -> Stood:
     """What is there to be replaced, as it was looked at last: links themselves, which go without what they lead to."""
     found: dict[str, Status]
     if filesystem.renames(place):
-        walk = os.walk(place) if place.is_dir() else ((place.parent, (), [place.name]),)
+        is_folder = place.is_dir() and not place.is_symlink()
+        walk = os.walk(place) if is_folder else ((place.parent, (), [place.name]),)
         files = (Path(folder, name) for folder, _, names in walk for name in names)
         found = {str(file): file.lstat() for file in files if os.path.lexists(file)}
     else:
         found = {file: filesystem.status(file) for file in names_below(place)}
-    return {file: (st.st_ino, st.st_size, st.st_mtime_ns) for file, st in found.items()}
+    begin = len(str(place))  # the same place may be told by a path from elsewhere
+    return {f[begin:]: (st.st_ino, st.st_size, st.st_mtime_ns) for f, st in found.items()}
 
 
 def check_replaced(destination: Path, stood: Stood) -> None:
@@ -98,9 +106,10 @@ def check_replaced(destination: Path, stood: Stood) -> None:
     """
     now = what_stands(destination)
     if now and (others := sorted({name for name, _ in now.items() ^ stood.items()})):
+        files = quoted([f"{destination}{name}" for name in others], 3, word="and")
         raise DestinationError(
             f"'{destination}' was written to by something else while this run was under way",
-            why=f"it has {quoted(others, 3, word='and')} now, and had not when the run began, or other ones",
+            why=f"{files} stood there otherwise when it began, or not at all",
             fix=worded("{}; run the command again once nothing writes there", NOTHING_LEFT),
         )
 
@@ -113,7 +122,7 @@ def raise_of_built(directory: Path, error: BaseException | None) -> None:
     Raises:
         RemovedError: ``error`` is of that kind.
     """
-    if not isinstance(error, CheckpointError) or isinstance(error, LimitError):
+    if not isinstance(error, CheckpointError) or isinstance(error, LimitError | ServiceFails):
         return
     first = error.problems[0]
     if re.search(rf"{re.escape(str(directory))}[/']", f"{first.what}{first.why}"):

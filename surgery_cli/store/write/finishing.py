@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-from pathlib import Path
 from shlex import quote
 
 import msgspec
@@ -16,11 +15,10 @@ from surgery_cli.store.filesystem.bucket_locks import Lock, beside, guarded, loc
 from surgery_cli.store.filesystem.listing import STAGING_MARK
 from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK
-from surgery_cli.store.orbax.stored_values import are_same, whole_file
 from surgery_cli.store.write.aftermath import begin_anew, kept
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover, check_held, has_changed
 from surgery_cli.store.write.half_replaced import taken_by
-from surgery_cli.store.write.inventory import inventory_of, take_inventory, without_marks
+from surgery_cli.store.write.inventory import inventory_of, is_copy, take_inventory, without_marks
 from surgery_cli.store.write.leftovers import is_over
 from surgery_cli.store.write.many_objects import copy_below, objects_at
 from surgery_cli.store.write.replacement import Replacement
@@ -41,7 +39,13 @@ def finish(left: BucketLeftover) -> None:
     token = secrets.token_hex(8)
     built = old if is_over(left) else old.with_name(f".{destination.name}{STAGING_MARK}{token[:8]}")
     owner = msgspec.to_builtins(Owner.here())
-    said = {"run": token, "builds": str(built), "marked": left.replaces_marked, **owner}
+    said = {
+        "run": token,
+        "builds": str(built),
+        "marked": left.replaces_marked,
+        "mixed": True,
+        **owner,
+    }
     lock = Lock(destination, json.dumps(said).encode())
     begin_anew()
     command = f"`surgery clean {quote(str(destination))}`"
@@ -100,7 +104,7 @@ def check_can_finish(left: BucketLeftover) -> None:
     for place in without_marks(objects_at(destination)):
         if filesystem.status(place).st_mtime_ns <= began:
             continue
-        if place not in moved or not _is_copy(place, moved[place]):
+        if place not in moved or not is_copy(place, moved[place]):
             raise DestinationError(
                 f"'{destination}' was written to by something else since a run half replaced it",
                 why=f"'{place}' is not what that run has put there; its own stands whole in"
@@ -109,14 +113,3 @@ def check_can_finish(left: BucketLeftover) -> None:
                 f" and nothing tells so any more): `{removal(built)}`, `{removal(inventory_of(built).parent)}`,"
                 f" and last `{removal(lock, is_object=True)}`",
             )
-
-
-def _is_copy(one: Path, other: Path) -> bool:
-    """True for the same bytes; they are read only where the service's digests are none of these."""
-    a, b = filesystem.status(one), filesystem.status(other)
-    if a.st_size != b.st_size:
-        return False
-    same: str = getattr(a, "digest", "")
-    return (same != "" and same == getattr(b, "digest", "")) or are_same(
-        whole_file(one), whole_file(other)
-    )

@@ -14,6 +14,7 @@ import msgspec
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK
+from surgery_cli.store.orbax.stored_values import are_same, whole_file
 from surgery_cli.store.write.many_objects import objects_at
 
 
@@ -54,3 +55,14 @@ def first_lost(built: Path) -> Path | None:
     found = versions_of(built, without_marks(objects_at(built)))
     lost = sorted(name for name, _ in known.items() ^ found.items())
     return built / lost[0] if lost else None
+
+
+def is_copy(one: Path, other: Path) -> bool:
+    """True for the same bytes; they are read only where the service's digests are none of these."""
+    a, b = filesystem.status(one), filesystem.status(other)
+    if a.st_size != b.st_size:
+        return False
+    same: str = getattr(a, "digest", "")
+    return (same != "" and same == getattr(b, "digest", "")) or are_same(
+        whole_file(one), whole_file(other)
+    )

@@ -21,7 +21,8 @@ from surgery_cli.store.orbax.btree import MANIFEST
 from surgery_cli.store.write.aftermath import begin_anew, kept
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover
 from surgery_cli.store.write.bucket_staging import BucketStaging
-from surgery_cli.store.write.built_files import Stood
+from surgery_cli.store.write.built_files import Stood, raise_of_built
+from surgery_cli.store.write.finishing import check_can_finish
 from surgery_cli.store.write.inventory import (
     first_changed,
     inventory_of,
@@ -77,6 +78,7 @@ class ResumableBucketStaging(BucketStaging):
         }
         who["replaces"] = self._replaces if left is None else not left.replaces_nothing
         who["marked"] = self._replaces_marked or (left is not None and left.replaces_marked)
+        who["mixed"] = self._is_mixed
         self._lock = Lock(destination, json.dumps(who | owner).encode())
 
     def __enter__(self) -> Self:
@@ -92,6 +94,8 @@ class ResumableBucketStaging(BucketStaging):
         else:
             begin_anew()
             try:
+                if self.journal.whole is not None and self._left.replaces_nothing:
+                    check_can_finish(self._left)  # what it has put there is all that there may be
                 self._take_over(self._left)
                 self._keep_guard()
                 self._hold_to_what_was_placed()
@@ -171,9 +175,8 @@ class ResumableBucketStaging(BucketStaging):
         if (changed := first_changed(self._beside, placed.versions)) is not None:
             self.journal.note(Lost(f"'{changed}' is another than what was put there"))
 
-    def commit(self) -> None:
+    def _begin_to_replace(self) -> None:
         self.journal.note(Whole())
-        super().commit()
 
     def __exit__(
         self,
@@ -189,6 +192,7 @@ class ResumableBucketStaging(BucketStaging):
                     self._yield(error)
                 else:
                     self._say_kept()
+                    raise_of_built(self._built, error)
             return
         super().__exit__(kind, error, traceback)
 
