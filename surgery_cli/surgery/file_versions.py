@@ -16,6 +16,8 @@ def file_versions(sources: Mapping[str, Checkpoint | ArrayFile]) -> dict[str, st
 
 
 def _read_below(source: Checkpoint | ArrayFile) -> Path:
-    """Where what is read stands: of a run in the one step, whatever is saved beside it meanwhile."""
-    step = source.location.step_directory if isinstance(source, Checkpoint) else None
-    return step or source.place_on_disk
+    """Where what is read stands: the one step of a run, the one item of a step, whatever is saved beside it."""
+    if isinstance(source, ArrayFile):
+        return source.place_on_disk
+    location = source.location
+    return location.root if location.shape == "item" else location.step_directory or location.root

@@ -234,6 +234,19 @@ def test_a_step_that_is_saved_beside_the_one_that_is_read_changes_nothing(run, s
     assert json.loads(ended["said"])["taken_up_bytes"] > 0
 
 
+def test_what_is_saved_beside_the_item_that_is_read_changes_nothing(run, tmp_path):
+    step = tmp_path / "run" / "5"
+    with ocp.CheckpointManager(step.parent) as manager:
+        state = ocp.args.StandardSave(tree_of_step(5))
+        manager.save(5, args=ocp.args.Composite(state=state, ema=state))
+    edit = ["cast", step / "state", tmp_path / "new", "--to", "bfloat16", "--quiet", "--resume"]
+    begin(run, edit)
+    (step / "eval.json").write_text("{}")
+    (step / "ema" / "notes.txt").write_text("another item")
+    ended = run(*edit)
+    assert ended["code"] == 0, ended["said"]
+
+
 def test_where_the_newest_step_is_another_by_now_the_older_is_named_and_goes_on(
     run, steps, tmp_path
 ):
