@@ -65,13 +65,14 @@ class Rescue(msgspec.Struct, frozen=True):
         root, linker = self.survey.place.root, Linker(LinkMode.NEVER)
         try:
             with _staging(target, linker) as staging:
-                record = self._write(staging.new, linker, target)
+                record = self._write(staging, linker, target)
                 if fingerprint(root) != self.before:
                     raise CheckpointError(
                         f"'{root}' has changed meanwhile",
                         why="a job is still writing there, or removes it",
                         fix="wait until it is over, and run the command again",
                     )
+                linker.check_standing(staging.new)
                 staging.commit()
         except SurgeryError as error:
             with_aftermath(error)
@@ -83,8 +84,9 @@ class Rescue(msgspec.Struct, frozen=True):
             target.with_name(record.name) if is_beside else target / record.relative_to(staging.new)
         )
 
-    def _write(self, new: Path, linker: Linker, target: Path) -> Path:
+    def _write(self, staging: Staging | BucketStaging, linker: Linker, target: Path) -> Path:
         """Everything in its place, read back and put on record; the file of the record."""
+        new = staging.new
         for name, item in self.survey.items.items():
             was_empty = not self.survey.leaves[name] and name not in self.survey.lost
             if self.kept[name] or was_empty:
@@ -100,6 +102,7 @@ class Rescue(msgspec.Struct, frozen=True):
         filesystem.forget(new)
         self._write_step_metadata(new, linker)
         filesystem.forget(new)
+        staging.is_built()
         written = Checkpoint(locate(str(new), staging=True))
         _refuse_faulty(written)
         digests = {}

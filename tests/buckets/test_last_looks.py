@@ -44,6 +44,23 @@ def test_nothing_is_whole_of_which_something_was_removed(service, monkeypatch, t
     assert not [name for name in service.names() if "new" in name]
 
 
+@pytest.mark.parametrize("gone", ["_METADATA", "/d/"])
+def test_nor_of_what_was_rescued(service, monkeypatch, tmp_path, gone):
+    there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
+    service.remove("ck/_METADATA")
+
+    def remove():
+        for name in service.names("new/"):
+            if gone in name:
+                service.remove(name)
+
+    seen = before_the_record(service, monkeypatch, remove)
+    with pytest.raises(SurgeryError, match=r"was removed (while|before)"):
+        surgery.rescue(there, f"{service.root}/new", allow_partial=True)
+    assert seen
+    assert not [name for name in service.names() if "new" in name]
+
+
 @pytest.mark.parametrize("other", ["", "finished"])
 def test_a_single_file_is_not_done_that_is_another_runs_by_now(
     service, monkeypatch, tmp_path, other
