@@ -1,5 +1,7 @@
 """What happens while a run writes its record, the last but one of its requests: which may be tried for a minute."""
 
+from functools import partial
+
 import pytest
 
 from surgery_cli import surgery
@@ -10,6 +12,13 @@ from tests.buckets.checkpoints import RESCALED, saved, uploaded
 
 FILE = "runs/new.msgpack"
 LOCK = "runs/.new.msgpack.surgery-tmp-lock"
+
+
+def remove(service, gone):
+    """Everything of the result, or what has this in its name."""
+    for name in service.names("new/"):
+        if gone in name:
+            service.remove(name)
 
 
 def before_the_record(service, monkeypatch, what):
@@ -31,13 +40,7 @@ def before_the_record(service, monkeypatch, what):
 def test_nothing_is_whole_of_which_something_was_removed(service, monkeypatch, tmp_path, gone):
     """To others it is an unfinished save until its mark is there, and somebody may remove those."""
     there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
-
-    def remove():
-        for name in service.names("new/"):
-            if gone in name:
-                service.remove(name)
-
-    seen = before_the_record(service, monkeypatch, remove)
+    seen = before_the_record(service, monkeypatch, partial(remove, service, gone))
     with pytest.raises(SurgeryError, match=r"was removed (while|before)"):
         surgery.apply(there, f"{service.root}/new", RESCALED)
     assert seen
@@ -48,13 +51,7 @@ def test_nothing_is_whole_of_which_something_was_removed(service, monkeypatch, t
 def test_nor_of_what_was_rescued(service, monkeypatch, tmp_path, gone):
     there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
     service.remove("ck/_METADATA")
-
-    def remove():
-        for name in service.names("new/"):
-            if gone in name:
-                service.remove(name)
-
-    seen = before_the_record(service, monkeypatch, remove)
+    seen = before_the_record(service, monkeypatch, partial(remove, service, gone))
     with pytest.raises(SurgeryError, match=r"was removed (while|before)"):
         surgery.rescue(there, f"{service.root}/new", allow_partial=True)
     assert seen

@@ -27,7 +27,7 @@ from surgery_cli.store.filesystem.listing import STAGING_MARK, destination_of
 from surgery_cli.store.filesystem.processes import Owner, State
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.write.commit_marks import companion_of, is_marked, is_whole
-from surgery_cli.store.write.inventory import first_lost, inventory_of, is_copy
+from surgery_cli.store.write.inventory import first_lost, inventory_of, is_copy, without_marks
 from surgery_cli.store.write.journal import Journal, LinesInBucket
 from surgery_cli.store.write.leftovers import Left, leftovers_of
 from surgery_cli.store.write.many_objects import objects_at
@@ -140,8 +140,7 @@ class BucketLeftover:
         there = objects_at(self.destination)
         marks = [place for place in there if place.name == COMMIT_MARK]  # copies of the lock
         are_ours = all(filesystem.read_if_any(mark) == self.content for mark in marks)
-        rest = [place for place in there if place.name != COMMIT_MARK]
-        if are_ours and all(p in built and is_copy(p, built[p]) for p in rest):
+        if are_ours and all(p in built and is_copy(p, built[p]) for p in without_marks(there)):
             filesystem.delete_below(self.destination)
 
     @property

@@ -28,7 +28,7 @@ from surgery_cli.store.write.built_files import (
     check_versions,
     may_stand,
     raise_of_built,
-    versions_below,
+    what_stands,
 )
 from surgery_cli.store.write.commit_marks import commit_marks, companion_of, is_whole
 from surgery_cli.store.write.destination import already_there, take_lock, taken_over
@@ -78,7 +78,7 @@ class BucketStaging:
         self._open = ExitStack()
         self._is_whole = False
         self._is_mixed = False
-        self._read_back: dict[str, int] = {}
+        self._read_back: Stood = {}
         self._placed: list[Path] = []
         """Where in the place of nothing goes what was built beside it: marks first."""
         self._looking: Future[bool] | None = None
@@ -217,7 +217,7 @@ class BucketStaging:
 
     def is_built(self) -> None:
         """What stands now is read back: none of it may go, or come anew, before all of it is whole."""
-        self._read_back = versions_below(self.new)
+        self._read_back = what_stands(self.new)
 
     def look_at_lock(self) -> None:
         """``commit`` comes next: see meanwhile that nobody has taken over."""

@@ -51,33 +51,15 @@ def check_built(place: Path, built: frozenset[str]) -> None:
         RemovedError: it is not.
     """
     if gone := sorted(built - names_below(place)):
-        raise RemovedError(
-            f"{quoted(gone, 3, word='and')} had been built, and was removed before it got its name",
-            why="another program cleans up there, or removed what it took for a leftover",
-            fix=_MEND,
-        )
+        raise _removed(quoted(gone, 3, word="and"))
 
 
-def versions_below(place: Path) -> dict[str, int]:
-    """What tells every file at and below a place from one that comes there later; but of a record, which comes last."""
-    found = (file for file in names_below(place) if Path(file).name != RECORD)
-    return {file: filesystem.status(file).st_ino for file in found}
-
-
-def check_versions(place: Path, built: Mapping[str, int]) -> None:
-    """As ``check_built``, where files are told by ``versions_below``, and of those that are others by now, too.
-
-    Raises:
-        RemovedError: one is gone, or another.
-    """
-    check_built(place, frozenset(built))
-    found = versions_below(place) if built else {}
-    if others := sorted({file for file, _ in built.items() ^ found.items()}):
-        raise RemovedError(
-            f"{quoted(others, 3, word='and')} was written to by something else while the new checkpoint was built",
-            why="it is not what was read back",
-            fix=_MEND,
-        )
+def _removed(files: str) -> RemovedError:
+    return RemovedError(
+        f"{files} had been built, and was removed before it got its name",
+        why="another program cleans up there, or removed what it took for a leftover",
+        fix=_MEND,
+    )
 
 
 Stood: TypeAlias = Mapping[str, tuple[int, ...]]
@@ -96,6 +78,26 @@ def what_stands(place: Path) -> Stood:
         found = {file: filesystem.status(file) for file in names_below(place)}
     begin = len(str(place))  # the same place may be told by a path from elsewhere
     return {f[begin:]: (st.st_ino, st.st_size, st.st_mtime_ns) for f, st in found.items()}
+
+
+def check_versions(place: Path, built: Stood) -> None:
+    """As ``check_built``, of files that are others by now, or have come, as well; but for a record, which comes last.
+
+    Raises:
+        RemovedError: so.
+    """
+    now = what_stands(place) if built else {}
+    unlike = {name for name, _ in built.items() ^ now.items() if Path(name).name != RECORD}
+    if not unlike:
+        return
+    files = quoted([f"{place}{name}" for name in sorted(unlike)], 3, word="and")
+    if unlike & built.keys() - now.keys():
+        raise _removed(files)
+    raise RemovedError(
+        f"{files} was written to by something else while the new checkpoint was built",
+        why="it is not what was read back",
+        fix=_MEND,
+    )
 
 
 def check_replaced(destination: Path, stood: Stood) -> None:
