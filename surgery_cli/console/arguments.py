@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
@@ -58,8 +58,12 @@ def directory(metavar: str, help: str, parser: Callable[[str], Address]) -> Any:
     )
 
 
+OPENED: Final = "opened"
+"""Beside the type of an argument: the command opens what stands there, or looks whether something does."""
+
 Source = Annotated[
     Address,
+    OPENED,
     directory(
         "SRC",
         "The checkpoint to edit; `ROOT@N` is step N of a root, `ROOT@latest` the newest.",
@@ -67,10 +71,11 @@ Source = Annotated[
     ),
 ]
 Destination = Annotated[
-    Address, directory("DST", "Where the new checkpoint appears.", destination_address)
+    Address, OPENED, directory("DST", "Where the new checkpoint appears.", destination_address)
 ]
 Checkpoint = Annotated[
     Address,
+    OPENED,
     directory(
         "CKPT",
         "The checkpoint; `ROOT@N` is step N of a root, `ROOT@latest` the newest.",

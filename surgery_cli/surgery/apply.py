@@ -21,7 +21,11 @@ from surgery_cli.script.user_code import Say, importing_once
 from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.links import Linker, LinkMode
 from surgery_cli.store.filesystem.listing import reading, unreadable
-from surgery_cli.store.filesystem.request_counts import Requests, requests_so_far
+from surgery_cli.store.filesystem.request_counts import (
+    Requests,
+    requests_before_run,
+    requests_so_far,
+)
 from surgery_cli.store.filesystem.write_failures import is_of_writing, write_failed
 from surgery_cli.store.write.aftermath import begin_anew, remaining_notes, with_aftermath
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover, remove_dead
@@ -82,7 +86,7 @@ def apply(
     Raises:
         SurgeryError: what ``preview`` raises, and what only values or the disk show; nothing was written then.
     """
-    started, before = time.monotonic(), requests_so_far()
+    started, before = time.monotonic(), requests_before_run()
     begin_anew()
     source, destination, options = into_run(source, destination, options)
     target = path_of(destination)

@@ -9,7 +9,7 @@ from surgery_cli.planning import Plan
 from surgery_cli.script.user_code import Say, importing_once
 from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.listing import reading
-from surgery_cli.store.filesystem.request_counts import requests_so_far
+from surgery_cli.store.filesystem.request_counts import requests_before_run
 from surgery_cli.store.write.aftermath import begin_anew
 from surgery_cli.surgery.config_notes import config_notes
 from surgery_cli.surgery.expected_draft import check_expected
@@ -45,7 +45,7 @@ def plan(
     Raises:
         SurgeryError: everything that is wrong, as far as metadata shows.
     """
-    before = requests_so_far()
+    before = requests_before_run()
     begin_anew()
     if destination is not None:
         source, destination, options = into_run(source, destination, options)

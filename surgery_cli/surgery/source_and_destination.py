@@ -204,7 +204,7 @@ def path_of(destination: str) -> Path:
             fix=f"e.g. `{path.scheme}://{path.bucket.partition('@')[0]}/runs/new`",
         )
     refuse_step_of_run(destination)
-    filesystem.forget(path)
+    filesystem.forget(path, but_begun=True)
     filesystem.look_ahead(path)
     return path
 

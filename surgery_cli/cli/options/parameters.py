@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -12,6 +13,9 @@ from msgspec import inspect as types
 
 from surgery_cli.cli.options.completion import completion_of
 from surgery_cli.cli.rendering.spelling import said_in_options
+from surgery_cli.console.arguments import OPENED
+from surgery_cli.inputs.addresses import Address
+from surgery_cli.inputs.buckets import STARTS
 from surgery_cli.inputs.limits import limits
 from surgery_cli.settings.declaration import Group, Setting, settings_of
 from surgery_cli.settings.limits import Limits
@@ -39,8 +43,11 @@ def with_options(
             arguments.append(taken)
     alone = msgspec.defstruct("Alone", single, kw_only=True)
 
+    opened = [p.name for p in arguments if OPENED in getattr(p.annotation, "__metadata__", ())]
+
     def wrapped(**given: Any) -> int:
-        with limits(_made(Limits, given).limit if structs else {}):
+        limited = limits(_made(Limits, given).limit if structs else {})
+        with limited, _asked_ahead([given[name] for name in opened]):
             made = msgspec.structs.asdict(_made(alone, given))
             made |= {name: _made(kind, given) for name, kind in structs.items()}
             return command(**given, **made)
@@ -51,6 +58,16 @@ def with_options(
     wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
     return wrapped
+
+
+def _asked_ahead(places: list[Address]) -> AbstractContextManager[None]:
+    """What a command opens in buckets, asked for before the rest of the program is loaded."""
+    in_buckets = [text for text in places if text.startswith(STARTS)]
+    if not in_buckets:
+        return nullcontext()
+    from surgery_cli.store.locate.ahead import asked_ahead
+
+    return asked_ahead(in_buckets)
 
 
 def options_of(

@@ -41,9 +41,11 @@ def system_of(place: Place) -> FileSystem:
     return _SERVICES[text[: text.index("//") + 2]] if text.startswith(STARTS) else _DISK
 
 
-def forget(place: Place) -> None:
-    """What was seen at and below a place is looked up again: for every look that asks whether something has changed."""
-    system_of(place).forget(place)
+def forget(place: Place, *, but_begun: bool = False) -> None:
+    """What was seen at and below a place is looked up again: for every look that asks whether something has changed;
+    ``but_begun``: whether it has since the command began.
+    """
+    system_of(place).forget(place, but_begun=but_begun)
 
 
 def look_ahead(place: Place, *, around: bool = False) -> None:

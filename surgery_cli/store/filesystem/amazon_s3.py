@@ -218,6 +218,9 @@ class AmazonS3(FsspecService):
     def _is_anybody(self) -> bool:
         return "_client" in vars(self) and bool(self._client.anon)
 
+    def _import(self) -> None:
+        import s3fs  # noqa: F401
+
     def _connected(self) -> Any:
         """Who has no credentials asks as anybody, for buckets that are public."""
         from fsspec.asyn import sync

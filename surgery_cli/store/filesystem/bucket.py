@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 from surgery_cli.inputs.buckets import BucketPath, Replaced
 from surgery_cli.store.filesystem.background import in_background
+from surgery_cli.store.filesystem.beginning import begin
 from surgery_cli.store.filesystem.bucket_entries import (
     BucketStatus,
     entries_of,
@@ -26,7 +27,7 @@ from surgery_cli.store.filesystem.fsspec_service import md5_of
 from surgery_cli.store.filesystem.interruptions import Threads
 from surgery_cli.store.filesystem.object_files import NewObject, ObjectReader, read_name
 from surgery_cli.store.filesystem.object_service import ObjectService, StoredObject
-from surgery_cli.store.filesystem.protocol import COMMIT_MARK, Entry, Place
+from surgery_cli.store.filesystem.protocol import COMMIT_MARK, Documents, Entry, Place
 from surgery_cli.store.filesystem.read_ahead import FETCHED_BYTES, Range, ReadAhead
 from surgery_cli.store.filesystem.to_the_end import to_the_end
 
@@ -61,10 +62,15 @@ class Buckets:
     def needs_commit_mark(self) -> bool:
         return self._service.needs_commit_mark
 
-    def forget(self, place: Place) -> None:
+    def forget(self, place: Place, *, but_begun: bool = False) -> None:
         path = BucketPath(place)
         if path.bucket:
-            self._of(path).forget(path.key)
+            self._of(path).forget(path.key, but_begun=but_begun)
+
+    def begin(self, place: Place, documents: Documents) -> None:
+        self._service.load()
+        if (path := BucketPath(place)).key:
+            begin(path, self._of(path), documents, self._fetch)
 
     def look_ahead(self, place: Place, *, around: bool = False) -> None:
         path = BucketPath(place)
@@ -79,8 +85,7 @@ class Buckets:
                 in_background(self._fetch, path, found)
 
     def _fetch(self, path: BucketPath, found: StoredObject) -> None:
-        reader = ObjectReader(self._service, self._ahead, path, found)
-        reader.readinto(bytearray(found.size))
+        ObjectReader(self._service, self._ahead, path, found).readinto(bytearray(found.size))
 
     def entries(self, folder: Place) -> list[Entry]:
         path = BucketPath(folder)

@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import Final, TypeAlias
 
 from surgery_cli.inputs.buckets import ServiceRefusal
-from surgery_cli.store.filesystem.background import in_background
 from surgery_cli.store.filesystem.object_service import ObjectService, Page, StoredObject
+from surgery_cli.store.filesystem.pages_ahead import PagesAhead
 
 Folder: TypeAlias = dict[str, StoredObject | None]
 """What stands in a folder by name; None is a folder."""
@@ -37,8 +37,7 @@ class Listings:
         self._small: set[str] = set()
         """Folders that were one page with all below them: they are listed again where one object is asked for."""
         self._looks: Counter[str] = Counter()  # how many objects of a folder were asked for
-        self._coming: dict[tuple[str, str], Future[Page]] = {}
-        """First pages that were asked for and not looked at yet, by prefix and delimiter."""
+        self._ahead = PagesAhead(service, bucket)
 
     def look_ahead(self, key: str, *, around: bool) -> None:
         """Ask at once for what stands under a name, and in the folder ``around`` it: they will be looked at."""
@@ -47,18 +46,19 @@ class Listings:
             if self._is_known(folder):
                 return
             wanted = [] if key in self._looked_up else [(key, "")]
-            for prefix, delimiter in wanted + [(folder, "/")] * around:
-                if (prefix, delimiter) not in self._coming:
-                    asked = (self._bucket, prefix, delimiter, None)
-                    self._coming[prefix, delimiter] = in_background(self._service.page, *asked)
+            for asked in wanted + [(folder, "/")] * around:
+                self._ahead.ask(asked)
 
-    def _first_page(self, prefix: str, delimiter: str = "") -> Page:
-        if (coming := self._coming.pop((prefix, delimiter), None)) is not None:
-            return coming.result()
-        return self._service.page(self._bucket, prefix, delimiter, None)
+    def begin(self, key: str) -> Future[Page]:
+        """Ask at once for what stands under a name, which comes, and around it: for who says ``but_begun``."""
+        with self._lock:
+            self._ahead.begin((key[: key.rfind("/") + 1], "/"))
+            return self._ahead.begin((key, ""))
 
-    def forget(self, key: str) -> None:
-        """What was seen at and below ``key``, and of the folders around it, may have changed."""
+    def forget(self, key: str, *, but_begun: bool = False) -> None:
+        """What was seen at and below ``key``, and of the folders around it, may have changed; ``but_begun``: not since
+        ``begin`` asked.
+        """
         below = f"{key}/" if key else ""
 
         def may_have_changed(name: str) -> bool:
@@ -68,7 +68,7 @@ class Listings:
             self._folders = {k: v for k, v in self._folders.items() if not may_have_changed(k)}
             kept = {k: v for k, v in self._looked_up.items() if not may_have_changed(f"{k}/")}
             self._looked_up = kept
-            self._coming = {k: v for k, v in self._coming.items() if not may_have_changed(k[0])}
+            self._ahead.forget(may_have_changed, but_begun=but_begun)
 
     def made(self, key: str) -> None:
         """An object was made or replaced: what its folder holds is no longer known, but that the folder is there."""
@@ -103,7 +103,7 @@ class Listings:
 
     def _give_up_waiting(self, key: str) -> None:
         """What was asked for before an object was made, replaced or deleted may not tell of that."""
-        self._coming = {k: v for k, v in self._coming.items() if not key.startswith(k[0])}
+        self._ahead.forget(key.startswith)
 
     def _forget_around(self, key: str) -> None:
         for at, char in enumerate(key):
@@ -169,11 +169,11 @@ class Listings:
         around, _, name = key.rpartition("/")
         around += "/" if around else ""
         with self._lock:
-            for asked in [p for p, delimiter in self._coming if not delimiter]:
+            for asked in self._ahead.whole_ones():
                 if f"{key}/".startswith(f"{asked}/"):
                     self._look_up(asked)
             if key not in self._looked_up and not self._is_known(around):
-                if (around, "/") in self._coming:
+                if self._ahead.are_coming((around, "/")):
                     with suppress(ServiceRefusal):
                         self.folder(around)
                 elif (small := self._small_around(key)) is not None:
@@ -201,7 +201,7 @@ class Listings:
     def _look_up(self, key: str) -> None:
         """Ask what stands under a name: one list tells of an object and of a folder, unless too much begins so."""
         try:
-            page = self._first_page(key)
+            page = self._ahead.page(key)
         except ServiceRefusal:  # who may read may not always list
             page = None
         if page is not None and page.next_page is None:
@@ -248,8 +248,8 @@ class Listings:
         self._list(prefix)
 
     def _list(self, prefix: str) -> None:
-        if (prefix, "/") not in self._coming:
-            page = self._first_page(prefix)
+        if not self._ahead.are_coming((prefix, "/")):
+            page = self._ahead.page(prefix)
             if page.next_page is None:
                 if prefix and page.objects:
                     self._small.add(prefix)
@@ -257,7 +257,7 @@ class Listings:
                 return
             self._small.discard(prefix)
         standing: Folder = {}
-        for page in self._pages(prefix, "/", self._first_page(prefix, "/")):
+        for page in self._pages(prefix, "/", self._ahead.page(prefix, "/")):
             standing |= {name: None for p in page.prefixes if (name := p[len(prefix) : -1])}
             standing |= {name: o for o in page.objects if (name := o.key[len(prefix) :])}
         self._folders[prefix] = standing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -31,6 +31,14 @@ class FsspecService(ABC):
     @property
     def scheme(self) -> str:
         return self.words.scheme
+
+    def load(self) -> None:
+        with suppress(ImportError):  # which is said where something is asked
+            self._import()
+
+    @abstractmethod
+    def _import(self) -> None:
+        """Load the package of the client. Raises ImportError."""
 
     def stream(self, bucket: str, key: str, *, exclusively: bool) -> Any:
         with self._asking(bucket, key):

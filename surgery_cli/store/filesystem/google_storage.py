@@ -160,6 +160,9 @@ class GoogleStorage(FsspecService):
         start_quietly(spec)
         return spec
 
+    def _import(self) -> None:
+        _client_class()
+
     def _connected(self) -> Any:
         # what it would log, it also raises
         logging.getLogger("gcsfs").setLevel(logging.CRITICAL)

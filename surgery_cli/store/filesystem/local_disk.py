@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.regular_files import refuse_special
-from surgery_cli.store.filesystem.protocol import Entry, Place
+from surgery_cli.store.filesystem.protocol import Documents, Entry, Place
 
 _FICLONE = 0x40049409
 
@@ -27,8 +27,11 @@ class LocalDisk:
     renames = True
     at_once = 1
 
-    def forget(self, place: Place) -> None:
+    def forget(self, place: Place, *, but_begun: bool = False) -> None:
         pass
+
+    def begin(self, place: Place, documents: Documents) -> None:
+        """Nothing: to look takes no time."""
 
     def look_ahead(self, place: Place, *, around: bool = False) -> None:
         """Nothing: to look takes no time."""

@@ -71,6 +71,9 @@ class ObjectService(Protocol):
     def needs_commit_mark(self) -> bool:
         """True where Orbax takes a save for finished only once its ``commit_success.txt`` is there."""
 
+    def load(self) -> None:
+        """Import what speaks with the service, if it is there."""
+
     def page(self, bucket: str, prefix: str, delimiter: str, token: str | None) -> Page:
         """One request of a listing: with ``delimiter`` '/' of one folder, with '' of everything below ``prefix``."""
 

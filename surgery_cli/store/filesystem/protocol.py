@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol, TypeAlias
@@ -13,6 +13,9 @@ COMMIT_MARK: Final = "commit_success.txt"
 
 Place: TypeAlias = str | os.PathLike[str]
 """A path of a file or folder."""
+
+Documents: TypeAlias = Callable[[Sequence[str]], Iterable[str]]
+"""Which of the files in a folder are read first, all by their paths from it."""
 
 
 class Status(Protocol):
@@ -63,8 +66,15 @@ class FileSystem(Protocol):
     def renames(self) -> bool:
         """True where what is built can be given its name at once, whole; else a mark is written last."""
 
-    def forget(self, place: Place) -> None:
-        """Look up anew what was seen at and below a place, where a listing is remembered."""
+    def forget(self, place: Place, *, but_begun: bool = False) -> None:
+        """Look up anew what was seen at and below a place, where a listing is remembered; ``but_begun``: what was asked
+        for by ``begin`` is new enough, once.
+        """
+
+    def begin(self, place: Place, documents: Documents) -> None:
+        """What stands at a place and around it will be looked up, and its ``documents`` read, before anything is
+        written: where that takes requests, they are under way once this returns. Raises nothing that they would.
+        """
 
     def look_ahead(self, place: Place, *, around: bool = False) -> None:
         """What stands at a place will be asked for, and in the folder ``around`` it: where that takes requests, they

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
@@ -71,6 +73,8 @@ class _Counts:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.so_far = Requests()
+        self.before: Requests | None = None
+        """What had been asked for when ``counted_from_here`` was entered; what came since belongs to a command."""
 
     def add(self, **kinds: Any) -> None:
         with self._lock:
@@ -100,6 +104,22 @@ def requests_so_far() -> Requests:
     return found
 
 
+@contextmanager
+def counted_from_here() -> Iterator[None]:
+    """What is asked for inside is counted by the run inside, though it has not begun."""
+    _COUNTS.before = requests_so_far()
+    try:
+        yield
+    finally:
+        _COUNTS.before = None
+
+
+def requests_before_run() -> Requests:
+    """All requests of this process that do not belong to the run that begins now."""
+    before, _COUNTS.before = _COUNTS.before, None
+    return requests_so_far() if before is None else before
+
+
 class CountedService:
     """A service whose requests are counted; see ``ObjectService``."""
 
@@ -108,6 +128,9 @@ class CountedService:
         self.scheme = service.scheme
         self.needs_commit_mark = service.needs_commit_mark
         self.versions_are_unique = service.versions_are_unique
+
+    def load(self) -> None:
+        self._service.load()
 
     def page(self, bucket: str, prefix: str, delimiter: str, token: str | None) -> Page:
         _COUNTS.add(other=1)

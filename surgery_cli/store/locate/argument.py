@@ -16,7 +16,7 @@ from surgery_cli.store.locate import refusals
 from surgery_cli.store.locate.steps import steps_at
 
 _LATEST: Final = "@latest"
-_WITH_STEP: Final = re.compile(r"(.+)@([0-9]{1,18}|latest)", re.DOTALL)
+WITH_STEP: Final = re.compile(r"(.+)@([0-9]{1,18}|latest)", re.DOTALL)
 
 
 class Argument(NamedTuple):
@@ -54,7 +54,7 @@ class Argument(NamedTuple):
             path, step, is_latest = path_and_step(text, step)
             real = filesystem.real(path)
             if not is_staged:  # who builds has just looked
-                filesystem.forget(real)
+                filesystem.forget(real, but_begun=True)
                 filesystem.look_ahead(real, around=True)
             is_link, is_there = filesystem.is_link(path), filesystem.exists(real)
         except OSError as error:
@@ -100,7 +100,7 @@ class Argument(NamedTuple):
 def path_and_step(text: str, step: int | None) -> tuple[Path, int | None, bool]:
     """Split ``CKPT@N`` and ``CKPT@latest`` unless a path of that very name exists; whether it is the latter."""
     path = path_at(text)
-    found = _WITH_STEP.fullmatch(text)
+    found = WITH_STEP.fullmatch(text)
     is_bucket = isinstance(path, BucketPath) and not path.key  # no bucket has an @ in its name
     if found is None or (not is_bucket and filesystem.exists(path)):
         return path, step, False
@@ -122,7 +122,7 @@ def refuse_step_of_run(text: str) -> None:
     Raises:
         DestinationError: what stands before `@N` or `@latest` is a directory of steps.
     """
-    found = _WITH_STEP.fullmatch(text)
+    found = WITH_STEP.fullmatch(text)
     if found is None or not steps_at(path_at(found[1])):
         return
     step = "NEW" if found[2] == "latest" else found[2]

@@ -16,6 +16,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.files.contiguous import ContiguousArray
 from surgery_cli.store.files.msgpack_tree import MsgpackFile
 from surgery_cli.store.files.t5x import BITS_OF_BFLOAT16, ArraySpec
+from surgery_cli.store.locate.ahead import OF_ITEM
 from surgery_cli.store.locate.items import DIGESTED
 from surgery_cli.store.open.bounds import check_paths, refuse_foreign_names
 from surgery_cli.store.open.missing_data import (
@@ -26,7 +27,7 @@ from surgery_cli.store.open.missing_data import (
     refuse_unnamed,
 )
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, Window, open_array, read_array
-from surgery_cli.store.orbax.btree import MANIFEST, Survey
+from surgery_cli.store.orbax.btree import Survey
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.orbax.per_leaf import PerLeafStore
 from surgery_cli.store.orbax.sidecars import (
@@ -34,7 +35,6 @@ from surgery_cli.store.orbax.sidecars import (
     ARRAY_METADATAS,
     EMPTY_TYPES,
     METADATA,
-    SHARDING,
     STRINGS,
     Sidecars,
     kind_of,
@@ -100,8 +100,7 @@ class PytreeItem:
         if filesystem.requests_at_once(self.directory) > 1:
             folder = self.directory / ARRAY_METADATAS
             processes = (folder / entry.name for entry in filesystem.entries_if_any(folder))
-            names = (METADATA, SHARDING, STRINGS, MANIFEST)
-            filesystem.fetch([*(self.directory / name for name in names), *processes])
+            filesystem.fetch([*(self.directory / name for name in OF_ITEM), *processes])
             if OcdbtStore.recognises(self.directory):
                 filesystem.kvstore(self.directory)  # TensorStore finds its credentials meanwhile
         return Sidecars(self.directory, self._before.sidecars)
