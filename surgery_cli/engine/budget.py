@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from surgery_cli.engine.freed_memory import HEAP
 from surgery_cli.store.filesystem.interruptions import Threads
@@ -14,8 +15,18 @@ from surgery_cli.store.filesystem.interruptions import Threads
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-WORKERS = 4
-"""Blocks in the making at once: two cores, each with one block computing and one waiting for the disk."""
+
+def _workers() -> int:
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this system
+        cores = os.cpu_count() or 1
+    return min(max(2 * cores, 4), 32)
+
+
+WORKERS: Final = _workers()
+"""Blocks in the making at once, each held against the budget: for every core one that computes, and one that waits for
+the disk; beyond 32, Python's own lock is what they wait for."""
 
 
 class Budget:
