@@ -89,6 +89,11 @@ class BucketPath(PosixPath):
         """The object's name in its bucket."""
         return "/".join(self.parts[2:])
 
+    @property
+    def prefix(self) -> str:
+        """What the names of all in it begin with, as a folder."""
+        return f"{self.key}/" if self.key else ""
+
     def is_absolute(self) -> bool:
         return True
 

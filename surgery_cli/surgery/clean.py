@@ -9,7 +9,7 @@ from shlex import quote
 from surgery_cli import reports
 from surgery_cli.errors import PlanError
 from surgery_cli.inputs.addresses import address
-from surgery_cli.inputs.buckets import BucketPath, path_at
+from surgery_cli.inputs.buckets import BucketPath, path_at, removal
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import destination_of, reading
 from surgery_cli.store.filesystem.owners import is_staging, owner_of
@@ -57,6 +57,7 @@ def clean(place: str, *, stale: bool = False, dry_run: bool = False) -> reports.
     removed: list[reports.LeftoverRow] = []
     finished: list[reports.LeftoverRow] = []
     kept: list[reports.LeftoverRow] = []
+    notes: list[Note] = []
     for left in _leftovers(path):
         state = left.state
         row = _row(left, state)
@@ -70,14 +71,26 @@ def clean(place: str, *, stale: bool = False, dry_run: bool = False) -> reports.
             kept.append(row)
         elif dry_run or left.remove():
             removed.append(row)
+            notes += _of_what_stays(left)
     return reports.Cleaning(
         path=str(path),
         removed=removed,
         finished=finished,
         kept=kept,
         dry_run=dry_run,
-        notes=_notes(path, kept),
+        notes=[*notes, *_notes(path, kept)],
     )
+
+
+def _of_what_stays(left: Left) -> list[Note]:
+    """Where the run had begun to put what it built at its destination, and something of another program is there."""
+    if not isinstance(left, BucketLeftover) or left.stays is None:
+        return []
+    said = (
+        f"what the run had put at '{left.destination}' stays, for '{left.stays}' is not its own: see what stands there,"
+        f" and remove it if nothing saves there: `{removal(left.destination)}`"
+    )
+    return [Consequence(DocsPage.RESUME, said)]
 
 
 def _check_name(text: str, path: Path) -> None:

@@ -54,7 +54,7 @@ _OTHERS_OF_DATABASE: Final = 1
 _OTHERS_OF_JOURNAL: Final = 8
 """Lists of what an earlier run has left, and of the journal when it goes, and looks at the lock."""
 
-_OTHERS_OF_REPLACED: Final = 4
+_OTHERS_OF_REPLACED: Final = 3
 """What stands there is looked up once more, object by object where its versions are not known, and its marks go."""
 
 _OTHERS_OF_BUILT_BESIDE: Final = 6
@@ -67,7 +67,10 @@ _MANIFEST_BYTES: Final = 124
 """What a manifest of one version holds."""
 
 _LINE_BYTES: Final = 40
-"""What a line of an inventory holds, about: the name of an object, and its version."""
+"""What is noted of an object that was placed, about: its name, and its version."""
+
+_INVENTORY_LINE_BYTES: Final = 90
+"""What an inventory says of an object, about: that, its size and its digest."""
 
 _ENTRY_BYTES: Final = 350
 """What an entry of a journal holds, about: for each block of a transaction some 60 bytes."""
@@ -256,22 +259,25 @@ def _add_replacing(tally: Tally, prepared: Prepared, target: Path, *, is_taken: 
     """What was built beside is copied to its place by the service, and goes; so does what ``--force`` replaces, and
     what has no name that the new one has.
     """
-    gone = 0
+    gone = stood = 0
     tally.other(_OTHERS_OF_BUILT_BESIDE)
     if is_taken:
         tally.other(_OTHERS_OF_REPLACED)
         if filesystem.is_folder(target):
             below = [PurePosixPath(path).parents for path, _ in files_below(target)]
+            stood = len(below)
             items, arrays = _folders_named_alike(prepared)
             gone = sum(folders[0] not in items and arrays.isdisjoint(folders) for folders in below)
             for _ in range(2):  # before anything is written, and when it is replaced
-                tally.list_destination(len(below))
+                tally.list_destination(stood)
+        tally.list_destination()
     tally.list_destination()
     tally.replace(gone)
-    if is_taken:  # which objects those are is written down before
-        tally.list_destination()
-        tally.write_beside(1, tally.built.requests * _LINE_BYTES)
-        tally.other(1)
+    tally.list_destination()  # what was put there is looked at once more
+    # which objects those are, and what stood there, is written down before
+    size = tally.built.requests * _INVENTORY_LINE_BYTES + stood * _LINE_BYTES
+    tally.write_beside(1, size)
+    tally.other(1)
 
 
 def _folders_named_alike(prepared: Prepared) -> tuple[set[PurePosixPath], set[PurePosixPath]]:

@@ -7,8 +7,9 @@ import orbax.checkpoint as ocp
 
 from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import destination_of
 from surgery_cli.store.locate.location import locate
-from surgery_cli.store.write.inventory import take_inventory
+from surgery_cli.store.write.inventory import take_inventory, versions_of, without_marks
 from surgery_cli.store.write.many_objects import objects_at
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_checkpoints"
@@ -45,5 +46,7 @@ def saved(folder, tree=TREE, **how):
 def inventoried(built):
     """What stands in a folder of a run, as the run writes it down before it begins to replace."""
     filesystem.forget(built)
-    take_inventory(built, [p for p in objects_at(built) if p.name != MARK])
+    destination = destination_of(built)
+    stood = versions_of(destination.parent, objects_at(destination)) | {"gone": 1}
+    take_inventory(built, without_marks(objects_at(built)), stood)
     filesystem.forget(built)

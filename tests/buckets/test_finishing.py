@@ -317,7 +317,7 @@ def test_without_its_lock_it_goes_by_hand(service, mixture, surgery, tmp_path):
 
 
 def test_interrupted_it_says_what_the_destination_is(service, mixture, surgery, monkeypatch):
-    def struck(self, mark):
+    def struck(self, guard, mark):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Replacement, "carry_out", struck)

@@ -268,14 +268,11 @@ def test_a_replacement_that_was_cut_short_is_finished(run, service, source, tmp_
     assert run(*command(source, service))["code"] == 0
     edit = command(source, service, "--force", by="4")
     assert run(*edit, cut=["entry+", 2 + 7 + 1, "SIGKILL"])["code"] == -9  # before any mark
-    halfway = {
-        name: content for name in service.names("new/") if (content := service.content(name))
-    }
-    for name in list(halfway)[::2]:
-        service.put("bkt", name, b"")  # as if half of it had been replaced
+    built = [name for name in service.names() if "surgery-tmp" in name and "/new/" in name]
+    for name in built[::2]:  # as if half of it had been replaced
+        service.put("bkt", name.partition("/")[2], service.content(name))
     service.remove(f"new/{MARK}")
-    for name in [name for name in service.names() if "surgery-tmp" in name and "/new/" in name]:
-        service.put("bkt", f"{name.partition('/')[0]}/new/{MARK}", b"")
+    service.put("bkt", f"{built[0].partition('/')[0]}/new/{MARK}", b"")
     again = run(*(word for word in edit if word != "--quiet"))
     assert again["code"] == 0
     assert "goes on from" in again["said"]

@@ -89,7 +89,7 @@ class Buckets:
 
     def entries(self, folder: Place) -> list[Entry]:
         path = BucketPath(folder)
-        standing = self._of(path).folder(_begin_of(path))
+        standing = self._of(path).folder(path.prefix)
         # raises where nothing stands; a folder may have lost what was in it since
         if not standing and path.key and self._find(path) is not None:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
@@ -97,7 +97,7 @@ class Buckets:
 
     def below(self, folder: Place) -> Iterator[tuple[str, list[Entry]]]:
         path = BucketPath(folder)
-        for prefix, standing in self._of(path).below(_begin_of(path)):
+        for prefix, standing in self._of(path).below(path.prefix):
             yield prefix, entries_of(f"{path}/{prefix}".rstrip("/"), standing)
 
     def status(self, place: Place) -> BucketStatus:
@@ -138,7 +138,7 @@ class Buckets:
 
     def kvstore(self, folder: Place) -> dict[str, Any]:
         path = BucketPath(folder)
-        return self._service.kvstore(path.bucket, _begin_of(path))
+        return self._service.kvstore(path.bucket, path.prefix)
 
     def create(self, place: Place) -> BinaryIO:
         return self._new(place, exclusively=True)
@@ -214,6 +214,8 @@ class Buckets:
         """Delete an object, unless another one is in the place of what was found."""
         with suppress(FileNotFoundError, Replaced):
             to_the_end(lambda: self._service.delete(path.bucket, path.key, found))
+        if guard := self._guard_of(path):
+            guard.removed(path)
         self._of(path).removed(path.key)
 
     def replace_as_found(self, place: Place, content: bytes) -> None:
@@ -293,8 +295,3 @@ class Buckets:
             return listings.find(path.key)
         except FileNotFoundError:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
-
-
-def _begin_of(folder: BucketPath) -> str:
-    """What the names of all in a folder begin with."""
-    return f"{folder.key}/" if folder.key else ""

@@ -115,6 +115,13 @@ class Guard:
         """True if this run has made it, or was told that it may go."""
         return self.made(BucketPath(file)) is not None
 
+    def unlike(self, standing: Iterable[Path]) -> tuple[list[Path], list[Path]]:
+        """Of what stands at the destination, what is not as this run has made it; and what it has made, and is gone."""
+        found = {path.key: self._seen(path).version for path in map(BucketPath, standing)}
+        others = [key for key, version in found.items() if self._ours.get(key) != version]
+        bucket = self._place.parents[-1]
+        return [bucket / key for key in others], [bucket / key for key in self._ours.keys() - found]
+
     def before_deletion(self, found: StoredObject) -> None:
         """``found`` was seen, and is about to go: where it may be another run's, look at the lock."""
         is_own = self._ours.get(found.key) == found.version

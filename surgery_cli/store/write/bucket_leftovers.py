@@ -27,7 +27,12 @@ from surgery_cli.store.filesystem.listing import STAGING_MARK, destination_of
 from surgery_cli.store.filesystem.processes import Owner, State
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.write.commit_marks import companion_of, is_marked, is_whole
-from surgery_cli.store.write.inventory import first_lost, inventory_of, is_copy, without_marks
+from surgery_cli.store.write.inventory import (
+    first_foreign,
+    first_lost,
+    inventory_at,
+    is_untouched,
+)
 from surgery_cli.store.write.journal import Journal, LinesInBucket
 from surgery_cli.store.write.leftovers import Left, leftovers_of
 from surgery_cli.store.write.many_objects import objects_at
@@ -49,6 +54,8 @@ class BucketLeftover:
         self.built = None if said is None else _built_of(destination, said.builds)
         self.folder = None if said is None else _journal_of(destination, said.journal)
         """Where its journal is, if it keeps one."""
+        self.stays: Path | None = None
+        """Something of another program, among what the run had put at its destination, which stays for that."""
         for place in filter(None, (self.built, self.folder)):
             filesystem.forget(place)
 
@@ -123,25 +130,27 @@ class BucketLeftover:
 
     def _remove_built(self) -> None:
         place = self.path
+        if place == self.destination and not filesystem.is_folder(place):
+            filesystem.delete(companion_of(self.destination))
+        if place != self.destination and self.replaces_nothing:
+            self._remove_copies()
         if place != self._lock:
-            if place == self.destination and not filesystem.is_folder(place):
-                filesystem.delete(companion_of(self.destination))
-            has_copied = self._journal is None or self._journal.whole is not None
-            if place != self.destination and self.replaces_nothing and has_copied:
-                self._remove_copies()
             remove(place)
 
     def _remove_copies(self) -> None:
         """What stands at the destination goes if all of it was copied there: Orbax asks nobody before it saves."""
-        if self.built is None or is_whole(self.destination):
+        inventory = None if self.built is None else inventory_at(self.built)
+        if inventory is None or self.built is None or is_whole(self.destination):
             return
-        parent = self.destination.parent
-        built = {parent / place.relative_to(self.built): place for place in objects_at(self.built)}
         there = objects_at(self.destination)
         marks = [place for place in there if place.name == COMMIT_MARK]  # copies of the lock
         are_ours = all(filesystem.read_if_any(mark) == self.content for mark in marks)
-        if are_ours and all(p in built and is_copy(p, built[p]) for p in without_marks(there)):
+        own = msgspec.structs.replace(inventory, stood={})  # in the place of nothing
+        foreign = first_foreign(self.destination, self.built, own)
+        if are_ours and foreign is None:
             filesystem.delete_below(self.destination)
+        elif there:
+            self.stays = foreign or self.destination
 
     @property
     def _is_done(self) -> bool:
@@ -170,13 +179,15 @@ class BucketLeftover:
         assert self.built is not None
         if is_whole(self.destination):
             return False
+        if not filesystem.exists(self.built) and not filesystem.exists(self.destination):
+            return False  # somebody has removed both
         if self._is_mixed:
             return True
-        filesystem.forget(inventory_of(self.built))
-        had_begun = self.replaces_marked or filesystem.exists(inventory_of(self.built))
+        if (inventory := inventory_at(self.built)) is not None:
+            return not is_untouched(self.destination, inventory)
         if not filesystem.exists(self.built):
-            return had_begun and filesystem.exists(self.destination)
-        return had_begun and is_whole(self.built / self.destination.name)
+            return self.replaces_marked
+        return self.replaces_marked and is_whole(self.built / self.destination.name)
 
 
 class _Said(msgspec.Struct):

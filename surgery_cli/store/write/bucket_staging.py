@@ -33,10 +33,10 @@ from surgery_cli.store.write.built_files import (
 from surgery_cli.store.write.commit_marks import commit_marks, companion_of, is_whole
 from surgery_cli.store.write.destination import already_there, take_lock, taken_over
 from surgery_cli.store.write.half_replaced import finished_by, taken_by
-from surgery_cli.store.write.inventory import inventory_of, take_inventory
+from surgery_cli.store.write.inventory import inventory_of
 from surgery_cli.store.write.journal import Journal, Placed
 from surgery_cli.store.write.many_objects import objects_at
-from surgery_cli.store.write.replacement import Replacement
+from surgery_cli.store.write.replacement import Replacement, check_put
 
 
 class BucketStaging:
@@ -71,9 +71,9 @@ class BucketStaging:
         self._beside = destination.with_name(f".{destination.name}{STAGING_MARK}{self._token[:8]}")
         self._replaces = filesystem.exists(destination)  # looked at anew once nobody else may write
         self._is_beside = beside or self._replaces
-        owner = msgspec.to_builtins(Owner.here())
-        who = {"run": self._token, "builds": str(self._built), "replaces": self._replaces, **owner}
+        who = {"run": self._token, "builds": str(self._built), "replaces": self._replaces}
         who["marked"] = self._replaces_marked = self._replaces and is_whole(destination)
+        who |= msgspec.to_builtins(Owner.here())
         self._lock = Lock(destination, json.dumps(who).encode())
         self._open = ExitStack()
         self._is_whole = False
@@ -113,7 +113,7 @@ class BucketStaging:
         return self
 
     def _keep_guard(self) -> None:
-        """From now on nothing is replaced or deleted at the destination that another run has made meanwhile."""
+        """From now on nothing is replaced or deleted there that another run has made meanwhile."""
         self._guard = self._open.enter_context(guarded(self.destination, self._check))
 
     def _check(self) -> None:
@@ -205,7 +205,7 @@ class BucketStaging:
     def _release(self) -> None:
         """The inventory goes after all that it speaks of, and before the lock that says what it is of."""
         try:
-            if self._is_beside and self._replaces:
+            if self._is_beside:
                 filesystem.delete(inventory_of(self._beside))
             self._lock.release()
         except OSError:
@@ -234,11 +234,11 @@ class BucketStaging:
             if not (self._lock.is_held() if looking is None else looking.result()):
                 raise self._taken_over
             marks = commit_marks(self.new, self._linker)
-            there = objects_at(self._beside) if self._is_beside else []
+            if self._is_beside:
+                objects = [place for place in objects_at(self._beside) if place not in marks]
+            else:
+                check_put(self.new, self._guard, self._read_back)
             check_versions(self.new, self._read_back)
-            objects = [place for place in there if place not in marks]
-            if self._is_beside and self._replaces:
-                take_inventory(self._beside, objects)
             for mark in marks:
                 self._mark(mark)
             if self._is_beside:
@@ -251,16 +251,14 @@ class BucketStaging:
         replacement = Replacement.of(self.destination, self._beside, objects, marks)
         if replacement.old and not self._replaces:
             raise already_there(self.destination)
-        if (
-            self._stood is not None and not self._is_mixed
-        ):  # else a last request may still have come
-            check_replaced(self.destination, self._stood)
+        self._check_old()
+        replacement.take_inventory(self._beside)  # where all is as that says, nothing has gone yet
         self._guard.may_go(replacement.old)
         self._placed = [] if replacement.old else replacement.places
         self._is_mixed = bool(replacement.old)
         self._begin_to_replace()
         try:
-            replacement.carry_out(self._mark)
+            replacement.carry_out(self._guard, self._mark)
         except (OSError, SurgeryError) as error:
             is_known = True
             try:
@@ -275,6 +273,11 @@ class BucketStaging:
                 fix=self._how_to_mend(is_known=is_known),
             ) from error
         self._is_mixed = False
+
+    def _check_old(self) -> None:
+        """What is about to be replaced may be. Raises DestinationError: something has come meanwhile."""
+        if self._stood is not None:
+            check_replaced(self.destination, self._stood)
 
     def _begin_to_replace(self) -> None:
         """From now on something may stand at the destination that this run has put there."""

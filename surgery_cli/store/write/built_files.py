@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
@@ -90,10 +90,16 @@ def check_versions(place: Path, built: Stood) -> None:
     unlike = {name for name, _ in built.items() ^ now.items() if Path(name).name != RECORD}
     if not unlike:
         return
-    files = quoted([f"{place}{name}" for name in sorted(unlike)], 3, word="and")
-    if unlike & built.keys() - now.keys():
-        raise _removed(files)
-    raise RemovedError(
+    gone = [Path(f"{place}{name}") for name in unlike & built.keys() - now.keys()]
+    raise written_to([Path(f"{place}{name}") for name in unlike], gone)
+
+
+def written_to(unlike: Collection[Path], gone: Collection[Path]) -> RemovedError:
+    """The error for files of a new checkpoint that are gone, or others than were read back, or have come since."""
+    files = quoted([str(file) for file in sorted(unlike)], 3, word="and")
+    if gone:
+        return _removed(files)
+    return RemovedError(
         f"{files} was written to by something else while the new checkpoint was built",
         why="it is not what was read back",
         fix=_MEND,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from pathlib import Path
 from shlex import quote
 
 import msgspec
@@ -18,9 +19,16 @@ from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.write.aftermath import begin_anew, kept
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover, check_held, has_changed
 from surgery_cli.store.write.half_replaced import taken_by
-from surgery_cli.store.write.inventory import inventory_of, is_copy, take_inventory, without_marks
+from surgery_cli.store.write.inventory import (
+    copy_with_inventory,
+    first_foreign,
+    first_lost,
+    inventory_at,
+    inventory_of,
+    without_marks,
+)
 from surgery_cli.store.write.leftovers import is_over
-from surgery_cli.store.write.many_objects import copy_below, objects_at
+from surgery_cli.store.write.many_objects import objects_at
 from surgery_cli.store.write.replacement import Replacement
 
 
@@ -52,8 +60,7 @@ def finish(left: BucketLeftover) -> None:
     after = f"'{destination}' is half replaced: {command} goes on with that"
     try:
         if built != old:  # it may wake up
-            copy_below(old, built)
-            take_inventory(built, without_marks(objects_at(built)))
+            copy_with_inventory(old, built)
         _take_over(lock, left)
         with guarded(destination, lambda: check_held(lock)) as guard:
             objects = objects_at(built)
@@ -63,7 +70,7 @@ def finish(left: BucketLeftover) -> None:
             )
             replacement = Replacement.of(destination, built, without_marks(objects), marks)
             guard.may_go(replacement.old)
-            replacement.carry_out(lock.mark)
+            replacement.carry_out(guard, lock.mark)
         after = f"'{destination}' is whole: {command} removes what is left beside it"
         for place in beside(destination):
             filesystem.delete_below(place)
@@ -89,27 +96,38 @@ def _take_over(lock: Lock, left: BucketLeftover) -> None:
         raise FileExistsError(*error.args) from None
 
 
-def check_can_finish(left: BucketLeftover) -> None:
-    """See that what stands at the destination was there before the run, or was put there by it.
+def check_can_finish(left: BucketLeftover, built: Path | None = None) -> None:
+    """See that what stands at the destination stood there before anything was put there, or was put there by the run.
 
-    Orbax asks nobody before it writes there, and on ``s3://`` it leaves no mark that tells.
+    Orbax asks nobody before it writes there, and on ``s3://`` it leaves no mark that tells. ``built``: where by now
+    stands what it has built.
 
     Raises:
-        DestinationError: something has come since the run began that is not of what it has built.
+        DestinationError: something has come since that is not of what it has built.
     """
-    destination, built, lock = left.destination, left.built, lock_of(left.destination)
+    destination, built, lock = left.destination, built or left.built, lock_of(left.destination)
     assert built is not None
-    moved = {destination.parent / new.relative_to(built): new for new in objects_at(built)}
-    began = filesystem.status(lock).st_mtime_ns
-    for place in without_marks(objects_at(destination)):
-        if filesystem.status(place).st_mtime_ns <= began:
-            continue
-        if place not in moved or not is_copy(place, moved[place]):
-            raise DestinationError(
-                f"'{destination}' was written to by something else since a run half replaced it",
-                why=f"'{place}' is not what that run has put there; its own stands whole in"
-                f" '{built / destination.name}'",
-                fix=f"{taken_by(built)}; if a whole checkpoint was saved to '{destination}' since (else it is of two,"
-                f" and nothing tells so any more): `{removal(built)}`, `{removal(inventory_of(built).parent)}`,"
-                f" and last `{removal(lock, is_object=True)}`",
-            )
+    if (inventory := inventory_at(built)) is not None:
+        if (place := first_foreign(destination, built, inventory)) is None:
+            return
+        said = "was"
+        why = f"'{place}' is not of that run, nor did it stand there before"
+    elif left.has_half_replaced:
+        said = "may have been"
+        why = f"'{inventory_of(built)}' is gone, which told what stood there before"
+    else:
+        return
+    raise DestinationError(
+        f"'{destination}' {said} written to by something else since a run put something there",
+        why=why,
+        fix=f"{_saved(built, destination)}; if a whole checkpoint was saved to '{destination}' since (else it is of"
+        f" two, and nothing tells so any more): `{removal(built)}`, `{removal(inventory_of(built).parent)}`,"
+        f" and last `{removal(lock, is_object=True)}`",
+    )
+
+
+def _saved(built: Path, destination: Path) -> str:
+    """What takes the run's own checkpoint to another place, as far as it stands."""
+    if (lost := first_lost(built)) is not None:
+        return f"of its own, '{lost}' is gone, or another"
+    return f"its own stands whole in '{built / destination.name}': {taken_by(built)}"

@@ -1,13 +1,15 @@
-"""What a run has built beside a destination in a bucket, object by object, when it began to put that in its place.
+"""What a run in a bucket has built beside its destination, and what stood there, when it began to put it there.
 
 It stands beside both: where the folder is gone, or something in it, nothing of it is taken for the new checkpoint.
-Versions tell an object from what came in its place under its name, whatever the service says of their contents.
+Versions tell an object from what came in its place under its name, whatever the service says of their contents. And
+digests tell what the service has copied from what somebody else saves there: nobody asks before it writes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -15,7 +17,27 @@ from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.orbax.stored_values import are_same, whole_file
-from surgery_cli.store.write.many_objects import objects_at
+from surgery_cli.store.write.commit_marks import companion_of
+from surgery_cli.store.write.many_objects import copy_below, objects_at
+
+_LOST: Final = 0
+"""The version of no object."""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """An object that was built, as the service tells of it."""
+
+    version: int
+    size: int
+    digest: str = ""
+
+
+class Inventory(msgspec.Struct, frozen=True):
+    """Both by the names of objects: from the folder on in which it is built, and from that on of the destination."""
+
+    built: dict[str, Kept]
+    stood: dict[str, int] = {}
+    """The versions of what stood at the destination; nothing where it was put in the place of nothing."""
 
 
 def inventory_of(built: Path) -> Path:
@@ -23,13 +45,61 @@ def inventory_of(built: Path) -> Path:
     return built.with_name(f"{built.name}-objects") / "inventory.json"
 
 
+def inventory_at(built: Path) -> Inventory | None:
+    """It, as far as it can be read; None where nothing was begun to be put anywhere. Raises OSError."""
+    place = inventory_of(built)
+    filesystem.forget(place)
+    if not filesystem.exists(place):
+        return None
+    try:
+        return decode_json(filesystem.read(place), type=Inventory)
+    except (msgspec.MsgspecError, UnicodeDecodeError):  # something else was put there
+        return Inventory({})
+
+
 def without_marks(objects: Iterable[Path]) -> list[Path]:
+    """The objects but for what says of others that they are whole: copies of a lock, which come last."""
     return [place for place in objects if place.name != COMMIT_MARK]
 
 
-def take_inventory(built: Path, objects: Iterable[Path]) -> None:
-    """Write down which objects stand in a folder, each as it is now. Raises OSError."""
-    filesystem.put(inventory_of(built), msgspec.json.encode(versions_of(built, objects)))
+def take_inventory(built: Path, objects: Iterable[Path], stood: Mapping[str, int]) -> None:
+    """Write down which objects stand in a folder, as they are now, and what ``stood`` where they go. Raises OSError."""
+    kept = {str(place.relative_to(built)): _kept(place) for place in objects}
+    _put(built, Inventory(kept, dict(stood)))
+
+
+def copy_with_inventory(old: Path, built: Path) -> None:
+    """Copy what was built to another folder, and its inventory: of what was lost by then, that it is.
+
+    Raises:
+        OSError: so; or Replaced: somebody writes to it.
+    """
+    inventory = inventory_at(old)
+    found = {} if inventory is None else versions_of(old, objects_at(old))
+    copy_below(old, built)
+    if inventory is None:
+        return
+    copies = versions_of(built, objects_at(built))
+    kept = {
+        name: msgspec.structs.replace(
+            was, version=copies.get(name, _LOST) if found.get(name) == was.version else _LOST
+        )
+        for name, was in inventory.built.items()
+    }
+    _put(built, msgspec.structs.replace(inventory, built=kept))
+
+
+def _put(built: Path, inventory: Inventory) -> None:
+    filesystem.put(inventory_of(built), msgspec.json.encode(inventory))
+
+
+def _kept(place: Path) -> Kept:
+    status = filesystem.status(place)
+    return Kept(status.st_ino, status.st_size, getattr(status, "digest", ""))
+
+
+def _agree(one: Kept, other: Kept) -> bool:
+    return one.digest != "" and (one.size, one.digest) == (other.size, other.digest)
 
 
 def versions_of(folder: Path, objects: Iterable[Path]) -> dict[str, int]:
@@ -49,20 +119,40 @@ def first_lost(built: Path) -> Path | None:
 
     Marks come later, and are copies of one object. The inventory itself may be gone.
     """
-    if not filesystem.exists(inventory_of(built)):
+    inventory = inventory_at(built)
+    if inventory is None:
         return inventory_of(built)
-    known = decode_json(filesystem.read(inventory_of(built)), type=dict[str, int])
+    known = {name: kept.version for name, kept in inventory.built.items()}
     found = versions_of(built, without_marks(objects_at(built)))
     lost = sorted(name for name, _ in known.items() ^ found.items())
     return built / lost[0] if lost else None
 
 
-def is_copy(one: Path, other: Path) -> bool:
-    """True for the same bytes; they are read only where the service's digests are none of these."""
-    a, b = filesystem.status(one), filesystem.status(other)
-    if a.st_size != b.st_size:
+def is_untouched(destination: Path, inventory: Inventory) -> bool:
+    """True if what stood at the destination stands there, its marks and its record as well, and nothing else."""
+    objects = [*objects_at(destination), *objects_at(companion_of(destination))]
+    return versions_of(destination.parent, objects) == inventory.stood
+
+
+def first_foreign(destination: Path, built: Path, inventory: Inventory) -> Path | None:
+    """An object at the destination that neither stood there, nor is what was built to come there; None without one.
+
+    What was put there by a service that tells no digest of it is read.
+    """
+    for place in without_marks(objects_at(destination)):
+        name = str(place.relative_to(destination.parent))
+        there, kept = _kept(place), inventory.built.get(name)
+        if inventory.stood.get(name) == there.version or (kept is not None and _agree(kept, there)):
+            continue
+        if kept is None or kept.size != there.size or not _is_copy(place, built / name, kept):
+            return place
+    return None
+
+
+def _is_copy(place: Path, built: Path, kept: Kept) -> bool:
+    """True for the bytes of an object that still is what was built."""
+    try:
+        is_kept = _kept(built).version == kept.version
+    except FileNotFoundError:
         return False
-    same: str = getattr(a, "digest", "")
-    return (same != "" and same == getattr(b, "digest", "")) or are_same(
-        whole_file(one), whole_file(other)
-    )
+    return is_kept and are_same(whole_file(place), whole_file(built))

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.bucket_guard import Guard
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK
+from surgery_cli.store.write.built_files import names_below, written_to
 from surgery_cli.store.write.commit_marks import companion_of
+from surgery_cli.store.write.inventory import take_inventory, versions_of, without_marks
 from surgery_cli.store.write.many_objects import each, objects_at
+
+
+def check_put(destination: Path, guard: Guard, written: Collection[str] = ()) -> None:
+    """The service told of each object that was put there which version it is: all these stand there, and nothing else.
+
+    But for what TensorStore has ``written`` there itself, by what follows the destination in their names. Nothing is
+    looked up again that was since the last of them was put there.
+
+    Raises:
+        RemovedError: one is gone, or another by now, or something has come.
+    """
+    places = without_marks(path_at(name) for name in names_below(destination))
+    if filesystem.is_file(record := companion_of(destination)):
+        places.append(record)
+    begin = len(str(destination))
+    others, gone = guard.unlike(
+        place for place in places if guard.has_made(place) or str(place)[begin:] not in written
+    )
+    if others or gone:
+        raise written_to([*others, *gone], gone)
 
 
 class Replacement(NamedTuple):
@@ -20,6 +44,7 @@ class Replacement(NamedTuple):
     as it is, until whoever has the lock removes it.
     """
 
+    destination: Path
     old: Sequence[Path]
     """What stands at the destination, and beside it of what tells of that."""
     first: Sequence[Path]
@@ -45,12 +70,17 @@ class Replacement(NamedTuple):
         last = [destination.parent / mark.relative_to(built) for mark in marks]
         companion = companion_of(built / destination.name)
         record = {new: moved.pop(new) for new in {companion} & moved.keys()}
-        return cls([*old, *first], first, moved, record, last)
+        return cls(destination, [*old, *first], first, moved, record, last)
 
     @property
     def places(self) -> list[Path]:
         """Where something comes: marks first, as these are the first to go where it is taken back."""
         return [*reversed(self.last), *self.record.values(), *self.moved.values()]
+
+    def take_inventory(self, built: Path) -> None:
+        """Write down what is in ``built``, and what stands at the destination. Raises OSError."""
+        stood = versions_of(self.destination.parent, self.old)
+        take_inventory(built, [*self.moved, *self.record], stood)
 
     def is_begun(self) -> bool:
         """False if it was cut short before anything of the old one went. Raises OSError."""
@@ -61,13 +91,20 @@ class Replacement(NamedTuple):
             return True
         return not self.first
 
-    def carry_out(self, mark: Callable[[Path], None]) -> None:
-        """Delete and copy, and ``mark`` what is whole then. Raises OSError."""
+    def carry_out(self, guard: Guard, mark: Callable[[Path], None]) -> None:
+        """Delete and copy, see that all stands as it was copied, and ``mark`` what is whole then.
+
+        Raises:
+            OSError: it cannot be done.
+            RemovedError: what was copied is gone, or another, or something has come.
+        """
         for place in self.first:
             filesystem.delete_as_found(place)
         each(filesystem.copy, self.moved.items())
         settled = {*self.first, *self.moved.values(), *self.last}
         each(filesystem.delete_as_found, ((place,) for place in self.old if place not in settled))
         each(filesystem.copy, self.record.items())
+        filesystem.forget(self.destination)
+        check_put(self.destination, guard)
         for place in self.last:
             mark(place)

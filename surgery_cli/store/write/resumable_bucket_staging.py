@@ -24,11 +24,11 @@ from surgery_cli.store.write.bucket_staging import BucketStaging
 from surgery_cli.store.write.built_files import Stood, raise_of_built
 from surgery_cli.store.write.finishing import check_can_finish
 from surgery_cli.store.write.inventory import (
+    copy_with_inventory,
     first_changed,
+    inventory_at,
     inventory_of,
-    take_inventory,
     versions_of,
-    without_marks,
 )
 from surgery_cli.store.write.journal import Head, Journal, LinesInBucket, Lost, Placed, Whole
 from surgery_cli.store.write.leftovers import is_over
@@ -94,13 +94,12 @@ class ResumableBucketStaging(BucketStaging):
         else:
             begin_anew()
             try:
-                if self.journal.whole is not None and self._left.replaces_nothing:
-                    check_can_finish(self._left)  # what it has put there is all that there may be
+                check_can_finish(self._left)
                 self._take_over(self._left)
                 self._keep_guard()
                 self._hold_to_what_was_placed()
                 if self.journal.placed is None:  # it was cut short before anything was computed
-                    filesystem.delete_below(self.new)
+                    self._begin_anew(self._left)
             except BaseException as error:  # a signal, say: `__exit__` is not called then
                 self._open.close()
                 if isinstance(error, FileExistsError | FileNotFoundError | Replaced):
@@ -125,10 +124,8 @@ class ResumableBucketStaging(BucketStaging):
             placed = left.journal.placed
             if placed is not None and first_changed(left.built, placed.versions) is not None:
                 placed = None
-            for old, own in ((left.built, self._beside), (left.folder, self._folder)):
-                copy_below(old, own)
-            if self._is_mixed:  # what says so, and what of, stands beside what goes then
-                take_inventory(self._beside, without_marks(objects_at(self._beside)))
+            copy_with_inventory(left.built, self._beside)
+            copy_below(left.folder, self._folder)
         self._lock.take_over(left.content)
         self.journal = Journal(LinesInBucket(self._folder))
         if placed is not None:
@@ -174,6 +171,20 @@ class ResumableBucketStaging(BucketStaging):
             return
         if (changed := first_changed(self._beside, placed.versions)) is not None:
             self.journal.note(Lost(f"'{changed}' is another than what was put there"))
+
+    def _check_old(self) -> None:
+        """Of what an earlier run has begun to put there, a last request may still have come."""
+        if self._left is not None and inventory_at(self._beside) is not None:
+            check_can_finish(self._left, self._beside)
+        else:
+            super()._check_old()
+
+    def _begin_anew(self, left: BucketLeftover) -> None:
+        """Nothing of what was built is taken; what was put of it in the place of nothing is of no use either."""
+        filesystem.delete_below(self.new)
+        if left.replaces_nothing and inventory_at(self._beside) is not None:
+            filesystem.delete_below(self.destination)
+            filesystem.delete(inventory_of(self._beside))
 
     def _begin_to_replace(self) -> None:
         self.journal.note(Whole())

@@ -1,0 +1,84 @@
+"""What a run has put at its destination is looked at once more, all of it, before its mark says that it is whole."""
+
+import numpy as np
+import pytest
+
+from surgery_cli import surgery as use_cases
+from surgery_cli.errors import SurgeryError
+from surgery_cli.settings.run import Options
+from surgery_cli.store import filesystem
+from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.tree.paths import LeafPath
+from tests.buckets.checkpoints import MARK, RESCALED, TREE, saved, uploaded
+from tests.buckets.test_refused_for_good import LOCK, end_its_run
+
+WAYS = {
+    "plain": Options(),
+    "resume": Options(resume=True),
+    "force": Options(force=True),
+    "both": Options(force=True, resume=True),
+}
+
+
+def flipped(service, name):
+    content = bytearray(service.content(name))
+    content[len(content) // 2] ^= 0x10
+    service.put("bkt", name, bytes(content))
+
+
+def removed(service, name):
+    service.remove(name)
+
+
+def joined(service, name):
+    """By something that another program saves beside it; where it is built itself, it might be of TensorStore's."""
+    service.put("bkt", "new/beside", name.encode())
+
+
+HOWS = (flipped, removed, joined)
+
+
+def tampered(service, monkeypatch, target, how):
+    """Do it to an object of the result as soon as it has come to its place; what was done."""
+    answer, seen = service.answer, []
+    stood = {name: service.version(name) for name in service.names("new/")}
+
+    async def answered(request):
+        answered = await answer(request)
+        if not seen and service.kind_of(request) in ("copy", "write"):
+            names = [name for name in service.names("new/") if target in name]
+            names = [name for name in names if service.version(name) != stood.get(name)]
+            if names:
+                name = max(names, key=lambda one: len(service.content(one)))
+                seen.append(name)
+                how(service, name)
+        return answered
+
+    monkeypatch.setattr(service, "answer", answered)
+    return seen
+
+
+@pytest.mark.parametrize("target", ["/d/", "_METADATA", "manifest.ocdbt", "surgery.json"])
+@pytest.mark.parametrize(
+    ("way", "how"), [(w, h) for w in WAYS for h in HOWS if (w, h) != ("plain", joined)]
+)
+def test_nothing_gets_its_mark_of_which_something_was_changed(
+    service, surgery, monkeypatch, tmp_path, way, target, how
+):
+    source = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
+    new = f"{service.root}/new"
+    if WAYS[way].force:
+        uploaded(service, saved(tmp_path / "old"), new)
+    with monkeypatch.context() as patch:
+        seen = tampered(service, patch, target, how)
+        with pytest.raises(SurgeryError):
+            use_cases.apply(source, new, RESCALED, options=WAYS[way])
+    assert seen
+    filesystem.forget(service.root)
+    assert f"new/{MARK}" not in service.names()
+    assert surgery("inspect", new).code != 0
+    if how is removed and WAYS[way].force:  # of what is half replaced one is whole
+        end_its_run(service, LOCK)
+        assert surgery("clean", new).code == 0
+        values = open_checkpoint(new).read(LeafPath(("params", "w")))
+        np.testing.assert_array_equal(values, TREE["params"]["w"] * np.float32(2))
