@@ -46,7 +46,7 @@ from surgery_cli.surgery.preparation import Prepared, effective, prepare
 from surgery_cli.surgery.previews import preview_notes, previewed
 from surgery_cli.surgery.resumption import finished_before, resumption_of
 from surgery_cli.surgery.run import Run
-from surgery_cli.surgery.same_run import check_new_step, into_run
+from surgery_cli.surgery.same_run import check_new_step, into_run, refuse_another_run
 from surgery_cli.surgery.shared_result import write_share
 from surgery_cli.surgery.source_and_destination import (
     check_standing,
@@ -185,8 +185,7 @@ def take_part(
 
 def _staging(target: Path, run: Run) -> Staging | BucketStaging:
     """Where the result is built: beside its name on a disk, under it in a bucket."""
-    stood = what_stands(target) if run.options.force else None
-    head, left, leaves = run.head, run.left, list(run.prepared.draft.leaves)
+    head, left, leaves, stood = run.head, run.left, list(run.prepared.draft.leaves), run.stood
     if isinstance(target, BucketPath):
         if head is None:
             return BucketStaging(target, run.linker, stood, beside=run.options.distributed)
@@ -226,6 +225,8 @@ def _ready(
     check_called(target, plan)
     with reading(target):
         resumed = resumption_of(target, prepared, options)
+        stood = what_stands(target) if options.force else None  # before anything judges it
+        refuse_another_run(target, prepared.checkpoint.location.argument, options)
         check_target(target, prepared, force=options.force, built=resumed.built)
         check_new_step(target, prepared)
     prepared = with_metrics_or_not(target, prepared, options)
@@ -254,7 +255,9 @@ def _ready(
         )  # a consequence that was said when it was done
     preview = previewed(prepared, plan, destination, estimate, notes)
     run = _run(prepared, plan, options)
-    return replace(run, preview=preview, gate=gate, head=resumed.head, left=resumed.left)
+    return replace(
+        run, preview=preview, gate=gate, head=resumed.head, left=resumed.left, stood=stood
+    )
 
 
 def _run(prepared: Prepared, plan: Plan, options: Options) -> Run:

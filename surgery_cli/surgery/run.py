@@ -19,6 +19,7 @@ from surgery_cli.store.export.step import ExportWriter
 from surgery_cli.store.export.table import FORMATS
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover
+from surgery_cli.store.write.built_files import Stood
 from surgery_cli.store.write.journal import Head, Journal
 from surgery_cli.store.write.leftovers import Leftover
 from surgery_cli.store.write.shared_step import SharedStepWriter
@@ -46,6 +47,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """What a run must make that goes on from this one; None if none is to."""
     left: Leftover | BucketLeftover | None = None
     """What this one goes on from."""
+    stood: Stood | None = None
+    """What was at the destination before that was checked, if it may be replaced."""
     company: Company | None = None
     """Of a run on many hosts."""
 

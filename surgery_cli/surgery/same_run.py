@@ -54,7 +54,7 @@ def into_run(source: str, destination: str, options: Options) -> Asked:
         raise with_rescue(error, path_at(source)) from None
     step = _step_of(location)
     if step is None or filesystem.real(target) != step.parent:  # however the run is named
-        _refuse_another_run(target, source, may_stand=options.force or options.resume)
+        refuse_another_run(target, source, options)
         return asked
     if options.force:
         raise DestinationError(
@@ -71,13 +71,15 @@ def into_run(source: str, destination: str, options: Options) -> Asked:
     return Asked(str(step), str(new), replace(options, step=None, as_step=None, item=item))
 
 
-def _refuse_another_run(target: Path, source: str, *, may_stand: bool) -> None:
-    """Refuse a run to which the source does not belong.
+def refuse_another_run(target: Path, source: str, options: Options) -> None:
+    """With `--as-step N` that has not led ``into_run``, refuse a run to which the source does not belong.
 
     Raises:
-        DestinationError: such a run stands there; one of a single step ``may_stand`` there as an earlier result.
+        DestinationError: such a run stands there, and is no earlier result, of a single step, that may be replaced.
     """
-    several = steps_replaced(target)
+    if options.as_step is None:
+        return
+    may_stand, several = options.force or options.resume, steps_replaced(target)
     if several or (steps_standing_at(target) and not may_stand):
         raise DestinationError(
             f"'{target}' is a run to which '{source}' does not belong",

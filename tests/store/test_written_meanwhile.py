@@ -1,5 +1,7 @@
 """What ``--force`` replaces is what stood there when the run began: what comes meanwhile is somebody's save."""
 
+import importlib
+
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
@@ -10,7 +12,12 @@ from surgery_cli.errors import DestinationError
 from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.settings.export import Export
 from surgery_cli.settings.run import Options
+from surgery_cli.surgery import source_and_destination
 from tests.buckets.checkpoints import uploaded
+
+apply_module = importlib.import_module(
+    "surgery_cli.surgery.apply"
+)  # the package calls its function so
 
 PLAN = plan_of([operation_from_options("rescale", {"at": "params/w", "by": 2.0})])
 
@@ -107,3 +114,74 @@ def test_what_is_gone_is_in_nobodys_way(monkeypatch, tmp_path, way):
         str(source), str(target), PLAN, options=Options(force=True, **dict.fromkeys(way, True))
     )
     assert target.exists()
+
+
+MOMENTS = {
+    "refuse_another_run": apply_module,
+    "prepare": apply_module,
+    "refuse_to_lose_others": source_and_destination,
+    "check_target": apply_module,
+    "check_new_step": apply_module,
+    "costs": apply_module,
+    "check_space": apply_module,
+    "remove_dead": apply_module,
+    "preview_notes": apply_module,
+    "check_sealed_files": apply_module,
+    "expect_reads": apply_module,
+}
+
+
+def at(monkeypatch, moment, what):
+    """Let ``what`` happen as soon as the function of that name is done."""
+    module = MOMENTS[moment]
+    done = getattr(module, moment)
+
+    def and_then(*args, **more):
+        found = done(*args, **more)
+        what()
+        return found
+
+    monkeypatch.setattr(module, moment, and_then)
+
+
+def run_of(folder, *steps):
+    with ocp.CheckpointManager(folder) as manager:
+        for step in steps:
+            tree = {"params": {"w": np.full((8, 8), step, np.float32)}}
+            manager.save(step, args=ocp.args.StandardSave(tree))
+    return folder
+
+
+LATER = [name for name in MOMENTS if name != "prepare"]
+
+
+@pytest.mark.parametrize("moment", LATER)
+def test_from_the_look_by_which_it_is_judged_nothing_comes_unnoticed(monkeypatch, tmp_path, moment):
+    source, target = run_of(tmp_path / "ck", 1), run_of(tmp_path / "new", 1)
+    at(monkeypatch, moment, lambda: run_of(target, 3))
+    with pytest.raises(DestinationError, match="was written to by something else while this run"):
+        surgery.apply(str(source), str(target), PLAN, options=Options(force=True))
+    assert (target / "3").exists()
+
+
+@pytest.mark.parametrize("moment", LATER)
+def test_nor_does_it_in_a_bucket(monkeypatch, service, tmp_path, moment):
+    source, old = run_of(tmp_path / "ck", 1), run_of(tmp_path / "new", 1)
+    target = uploaded(service, old, f"{service.root}/new")
+    saved_then = "new/3/_CHECKPOINT_METADATA"
+    at(monkeypatch, moment, lambda: service.put("bkt", saved_then, b"{}"))
+    with pytest.raises(DestinationError, match=r"was written to by something else|is not one"):
+        surgery.apply(str(source), target, PLAN, options=Options(force=True))
+    assert service.content(saved_then) == b"{}"
+
+
+@pytest.mark.parametrize("moment", ["prepare", "check_new_step"])
+def test_a_run_to_which_the_result_does_not_belong_is_held_to_what_it_then_is(
+    monkeypatch, tmp_path, moment
+):
+    """Of one step it may be an earlier result; a second one that comes meanwhile is a training's."""
+    source, target = run_of(tmp_path / "ck", 1), run_of(tmp_path / "new", 1)
+    at(monkeypatch, moment, lambda: run_of(target, 3))
+    with pytest.raises(DestinationError, match=r"does not belong|was written to"):
+        surgery.apply(str(source), str(target), PLAN, options=Options(force=True, as_step=7))
+    assert (target / "3").exists()
