@@ -1,6 +1,7 @@
 """What ``--force`` replaces is what stood there when the run began: what comes meanwhile is somebody's save."""
 
 import importlib
+import os
 
 import numpy as np
 import orbax.checkpoint as ocp
@@ -185,3 +186,65 @@ def test_a_run_to_which_the_result_does_not_belong_is_held_to_what_it_then_is(
     with pytest.raises(DestinationError, match=r"does not belong|was written to"):
         surgery.apply(str(source), str(target), PLAN, options=Options(force=True, as_step=7))
     assert (target / "3").exists()
+
+
+def moved_away(folder):
+    """Another folder of that name, with the very files."""
+    aside = folder.rename(folder.with_name("aside"))
+    folder.mkdir()
+    for path in aside.iterdir():
+        path.rename(folder / path.name)
+    aside.rmdir()
+
+
+CAME = {
+    "folders of a save that has just begun": lambda new: (
+        new / "3.orbax-checkpoint-tmp" / "default"
+    ).mkdir(parents=True),
+    "an empty folder deep inside": lambda new: (new / "d" / "x").mkdir(),
+    "a link to a folder": lambda new: (new / "4").symlink_to(new.parent / "ck"),
+    "a link to a file": lambda new: (new / "latest").symlink_to(new / "_METADATA"),
+    "a link to nothing": lambda new: (new / "latest").symlink_to("3"),
+    "a pipe": lambda new: os.mkfifo(new / "pipe"),
+    "another folder of that name": lambda new: moved_away(new / "d"),
+    "an empty folder less": lambda new: (new / "empty").rmdir(),
+    "a link that leads elsewhere": lambda new: (
+        (new / "link").unlink(),
+        (new / "link").symlink_to("d"),
+    ),
+    "another destination of that name": moved_away,
+    "an empty destination": lambda new: (new.rename(new.with_name("moved")), new.mkdir()),
+}
+
+
+def with_folders_and_links(folder):
+    (saved(folder, by=3.0) / "empty").mkdir()
+    (folder / "link").symlink_to("empty")
+    return folder
+
+
+def told(folder):
+    return {path: path.lstat().st_ino for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("what", CAME)
+def test_folders_and_links_are_what_stands_as_files_are(monkeypatch, tmp_path, what):
+    source, target = saved(tmp_path / "ck"), with_folders_and_links(tmp_path / "new")
+    then = {}
+    meanwhile(monkeypatch, lambda: (CAME[what](target), then.update(told(target))))
+    with pytest.raises(DestinationError, match="was written to by something else while this run"):
+        surgery.apply(str(source), str(target), PLAN, options=Options(force=True))
+    assert told(target) == then
+
+
+def test_a_folder_is_the_same_whatever_has_come_and_gone_in_it(monkeypatch, tmp_path):
+    source, target = saved(tmp_path / "ck"), with_folders_and_links(tmp_path / "new")
+
+    def come_and_go():
+        for folder in (target, target / "d", target / "empty"):
+            (folder / "lock").touch()
+            (folder / "lock").unlink()
+
+    meanwhile(monkeypatch, come_and_go)
+    surgery.apply(str(source), str(target), PLAN, options=Options(force=True))
+    assert not (target / "empty").exists()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+from stat import S_ISDIR
 from typing import TypeAlias
 
 from surgery_cli.errors import (
@@ -63,21 +65,38 @@ def _removed(files: str) -> RemovedError:
 
 
 Stood: TypeAlias = Mapping[str, tuple[int, ...]]
-"""The files at and below a place, by what follows that in their paths, and what tells each from what comes later."""
+"""What is at and below a place, by what follows that in its path, and what tells each from what comes later.
+
+Of a folder, which has none in a bucket, that it is this one: what is in it is told by itself, and changes its time.
+"""
 
 
 def what_stands(place: Path) -> Stood:
     """What is there to be replaced, as it was looked at last: links themselves, which go without what they lead to."""
-    found: dict[str, Status]
+    found: Iterable[tuple[str, Status]]
     if filesystem.renames(place):
-        is_folder = place.is_dir() and not place.is_symlink()
-        walk = os.walk(place) if is_folder else ((place.parent, (), [place.name]),)
-        files = (Path(folder, name) for folder, _, names in walk for name in names)
-        found = {str(file): file.lstat() for file in files if os.path.lexists(file)}
+        found = _on_disk(place)
     else:
-        found = {file: filesystem.status(file) for file in names_below(place)}
+        found = ((file, filesystem.status(file)) for file in names_below(place))
     begin = len(str(place))  # the same place may be told by a path from elsewhere
-    return {f[begin:]: (st.st_ino, st.st_size, st.st_mtime_ns) for f, st in found.items()}
+    return {
+        path[begin:]: (st.st_ino,)
+        if S_ISDIR(st.st_mode)
+        else (st.st_ino, st.st_size, st.st_mtime_ns)
+        for path, st in found
+    }
+
+
+def _on_disk(place: Path) -> Iterator[tuple[str, Status]]:
+    """A place and all below it, by the look of this moment."""
+    waiting = [str(place)]
+    while waiting:
+        path = waiting.pop()
+        with suppress(FileNotFoundError, NotADirectoryError):  # it has gone since it was listed
+            status = os.lstat(path)
+            yield path, status
+            if S_ISDIR(status.st_mode):
+                waiting += (entry.place for entry in filesystem.entries(path))
 
 
 def check_versions(place: Path, built: Stood) -> None:
