@@ -224,12 +224,12 @@ def _ready(
     source = prepared.checkpoint.location.root
     check_called(target, plan)
     with reading(target):
+        prepared = with_metrics_or_not(target, prepared, options)
         resumed = resumption_of(target, prepared, options)
         stood = what_stands(target) if options.force else None  # before anything judges it
         refuse_another_run(target, prepared.checkpoint.location.argument, options)
         check_target(target, prepared, force=options.force, built=resumed.built)
         check_new_step(target, prepared)
-    prepared = with_metrics_or_not(target, prepared, options)
     with reading(source):
         estimate = costs(prepared, options, target, before)
         there = resumed.left.bytes if isinstance(resumed.left, Leftover) else 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from surgery_cli.draft.recipe import SOURCE
@@ -11,7 +12,7 @@ from surgery_cli.inputs.buckets import path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.array_file import ArrayFile
 from surgery_cli.store.write.journal import Head, Input
-from surgery_cli.surgery.file_versions import file_versions
+from surgery_cli.surgery.file_versions import file_versions, versions_carried
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.words.lists import listed, quoted
 
@@ -20,6 +21,7 @@ _OF_DONOR: Final = "donor"
 _OF_ARRAYS: Final = "array file"
 _OF_FUNCTIONS: Final = "file of functions"
 _OF_EDIT: Final = "file that an edit names"
+_OF_BESIDE: Final = "file beside what an edit names"
 
 _SAME_SIZES: Final = "its files have the same names and sizes, and were written since"
 _OTHER_FILES: Final = "its metadata, or the names, sizes or times of its files, are others now"
@@ -29,7 +31,7 @@ _OTHER_CONTENT: Final = "its content is another now"
 
 def inputs_of(prepared: Prepared) -> dict[str, Input]:
     """Everything that values, layout or order of a result depend on, by its name."""
-    versions = file_versions(prepared.sources)
+    versions, carried = file_versions(prepared.sources), versions_carried(prepared)
     found: dict[str, Input] = {}
     for name, source in prepared.sources.items():
         kind = _OF_ARRAYS if isinstance(source, ArrayFile) else _OF_DONOR
@@ -38,10 +40,15 @@ def inputs_of(prepared: Prepared) -> dict[str, Input]:
             source.address,
             source.fingerprint,
             versions[name],
+            carried if name == SOURCE else {},
         )
+        for beside, content in source.read_beside.items():
+            place = str(filesystem.absolute(beside))
+            mark = "" if content is None else hashlib.sha256(content).hexdigest()
+            found[place] = Input(_OF_BESIDE, place, mark)
     for text, mark in prepared.files.fingerprints.items():
-        place = filesystem.absolute(path_at(address(text)))
-        found[text] = Input(_OF_EDIT, str(place), mark)
+        place = str(filesystem.absolute(path_at(address(text))))
+        found[text] = Input(_OF_EDIT, place, mark)
     for file, mark in prepared.functions.files.items():
         found[str(file)] = Input(_OF_FUNCTIONS, str(file), mark)
     return found
@@ -60,6 +67,14 @@ class Changed(NamedTuple):
         return self.was.place != self.now.place
 
     @property
+    def is_read_the_same(self) -> bool:
+        """True where what comes along is another, and what is read is not."""
+        return (self.was.fingerprint, self.was.versions) == (
+            self.now.fingerprint,
+            self.now.versions,
+        )
+
+    @property
     def label(self) -> str:
         """Where it stands, and as what it is read."""
         kind = self.now.kind
@@ -74,6 +89,8 @@ class Changed(NamedTuple):
     @property
     def how(self) -> str:
         """What tells that it is another."""
+        if self.is_read_the_same:
+            return _how_carried(self.was.carried, self.now.carried)
         if self.was.fingerprint == self.now.fingerprint:
             return _SAME_SIZES
         if not self.now.versions:
@@ -95,9 +112,20 @@ def changed_inputs(kept: Head, head: Head) -> list[Changed]:
     return [
         one
         for one in both
-        if one.was.versions != one.now.versions
+        if (one.was.versions, one.was.carried) != (one.now.versions, one.now.carried)
         or (one.was.fingerprint != one.now.fingerprint and not is_same)
     ]
+
+
+def _how_carried(was: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """What has become of what comes along."""
+    became = {
+        "was not there": sorted(now.keys() - was.keys()),
+        "is gone": sorted(was.keys() - now.keys()),
+        "was written since": sorted(n for n in was.keys() & now.keys() if was[n] != now[n]),
+    }
+    said = [f"{quoted(names, 3, word='and')} {how}" for how, names in became.items() if names]
+    return f"of what comes along with its values, {listed(said, word='and')}"
 
 
 def how_changed(changed: Sequence[Changed]) -> str:

@@ -30,10 +30,10 @@ def refuse_another(left: Left, kept: Head, head: Head, target: Path) -> None:
     changed = changed_inputs(kept, head)
     if rewritten := [one for one in changed if not one.is_elsewhere]:
         raise CheckpointError(
-            f"{labels_of(rewritten)} {'were' if len(rewritten) > 1 else 'was'} rewritten since the run that left"
+            f"{labels_of(rewritten)} {'have' if len(rewritten) > 1 else 'has'} changed since the run that left"
             f" '{left.path}' was started",
             why=how_changed(rewritten),
-            fix=f"{_MIXED}: {anew}",
+            fix=_mended(rewritten, anew, is_one=_makes(kept) == _makes(head)),
         )
     if changed:
         raise _read_elsewhere(left, changed, remedy)
@@ -44,6 +44,22 @@ def refuse_another(left: Left, kept: Head, head: Head, target: Path) -> None:
             fix=remedy,
         )
     _refuse_differing("setting", left, kept.settings, head.settings, remedy)
+
+
+def _makes(head: Head) -> tuple[str, Mapping[str, str]]:
+    return head.draft, head.settings
+
+
+def _mended(changed: Sequence[Changed], anew: str, *, is_one: bool) -> str:
+    """What to do; if the command ``is_one`` with that which was started, what has come beside is only in its way."""
+    if not all(one.is_read_the_same for one in changed):
+        return f"{_MIXED}: {anew}"
+    came_alone = all(one.was.carried.items() <= one.now.carried.items() for one in changed)
+    if not (is_one and came_alone):
+        return f"the result would not carry along what it was begun with: {anew}"
+    came = [name for one in changed for name in one.now.carried if name not in one.was.carried]
+    where = f"move {quoted(sorted(came), 3, word='and')} to another place"
+    return f"{where}, and {the_same()} goes on; else {anew}"
 
 
 def _remedies(left: Left, kept: Head, target: Path) -> tuple[str, str]:

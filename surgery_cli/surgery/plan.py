@@ -62,10 +62,10 @@ def plan(
         if done is not None:
             return done
         with reading(target):
+            prepared = with_metrics_or_not(target, prepared, options)
             resumed = resumption_of(target, prepared, options)
             check_target(target, prepared, force=options.force, built=resumed.built)
             check_new_step(target, prepared)
-        prepared = with_metrics_or_not(target, prepared, options)
     with reading(path_at(source)):
         estimate = costs(prepared, options, target, before)
     if target is not None:

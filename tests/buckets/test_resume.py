@@ -160,7 +160,7 @@ def test_an_object_that_was_written_anew_is_another_source(run, service, source,
     assert run(*command(source, service), cut=["entry+", 5, "SIGKILL"])["code"] == -9
     uploaded(service, tmp_path / "ck", source)
     ended = run(*command(source, service))
-    assert (ended["code"], f"'{source}' (the source) was rewritten" in ended["said"]) == (3, True)
+    assert (ended["code"], f"'{source}' (the source) has changed" in ended["said"]) == (3, True)
     assert run("clean", f"{service.root}/new")["code"] == 0
     assert run(*command(source, service))["code"] == 0
     check(service, tmp_path)

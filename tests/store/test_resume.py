@@ -259,9 +259,9 @@ def test_what_is_of_another_draft_or_version_or_setting_is_refused_by_name(run, 
     chunk.unlink()
     shutil.copy(tmp_path / "chunk", chunk)
     ended = run(*command(source, new))
-    assert (ended["code"], f"'{source}' (the source) was rewritten" in ended["said"]) == (3, True)
+    assert (ended["code"], f"'{source}' (the source) has changed" in ended["said"]) == (3, True)
     other_memory = run(*command(source, new, "--memory", "64MiB"))  # which alone is no other draft
-    assert f"'{source}' (the source) was rewritten" in other_memory["said"]
+    assert f"'{source}' (the source) has changed" in other_memory["said"]
     assert "goes on from there" not in other_memory["said"]
     asked = [
         run("clean", new, "--dry-run"),
@@ -285,7 +285,7 @@ def test_what_was_written_anew_under_its_name_and_size_is_another_source(run, so
     data.unlink()
     data.write_bytes(content)
     ended = run(*command(source, new))
-    assert (ended["code"], f"'{source}' (the source) was rewritten" in ended["said"]) == (3, True)
+    assert (ended["code"], f"'{source}' (the source) has changed" in ended["said"]) == (3, True)
     assert everything_of(left) == before
     assert run("clean", new)["code"] == 0
     assert run(*command(source, new))["code"] == 0

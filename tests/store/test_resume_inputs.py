@@ -154,7 +154,7 @@ def begin(run, words):
 
 def named(place, said):
     """The inputs that a message names, and as what."""
-    first = said.partition(" rewritten since the run that left '")[0]
+    first = said.partition(" changed since the run that left '")[0]
     found = re.findall(r"'([^']*)' \(((?:the|an?) [^)]*)\)", first)
     return dict(found)
 
@@ -270,4 +270,4 @@ def test_what_a_release_without_inputs_has_kept_is_of_another_version(run, place
     ended = run(*words)
     assert ended["code"] == 2, ended["said"]
     assert "was made by another version" in ended["said"]
-    assert "journal: none, and 2 now" in ended["said"]
+    assert "journal: none, and 3 now" in ended["said"]

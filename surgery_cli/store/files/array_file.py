@@ -65,6 +65,7 @@ class ArrayFile:
         if lfs_pointers.is_pointer(self.path):
             raise lfs_pointers.pointer(self.path, self.path.absolute().parent)
         self._checked: set[LeafPath] = set()
+        self.read_beside: dict[Path, bytes | None] = {}  # what `beside` was asked for
         self._entries = self._opened()
         if entry is not None:
             self._entries = {LeafPath((entry,)): self._entry(entry)}
@@ -122,7 +123,8 @@ class ArrayFile:
 
     def beside(self, name: str) -> bytes | None:
         """What is in a small file of this name in the same folder; None if there is none."""
-        return filesystem.read_if_any(self.path.parent / name)
+        place = self.path.parent / name
+        return self.read_beside.setdefault(place, filesystem.read_if_any(place))
 
     def is_unchanged(self, *, as_seen: bool = False) -> bool:
         """True if the file still is what it was when the fingerprint was taken; ``as_seen``: see ``Checkpoint``."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import is_record
-from surgery_cli.store.filesystem.protocol import COMMIT_MARK
-from surgery_cli.store.locate.items import DIGESTED
+from surgery_cli.store.filesystem.protocol import Place
 
 
 def of_files(files: Iterable[Path]) -> str:
@@ -42,17 +40,13 @@ def versions(places: Iterable[Path]) -> dict[str, int]:
     }
 
 
-def of_versions(place: Path) -> str:
-    """What tells files from others that came in their places with the same names and sizes: hexadecimal.
+def of_versions(place: Path, files: Iterable[Place]) -> str:
+    """What tells files at or below a place from others that came under their names and with their sizes: hexadecimal.
 
-    In a bucket the versions of the objects, on a disk the times of their last writing. What a fingerprint digests is no
-    part, and marks and records say nothing of values.
+    In a bucket the versions of the objects, on a disk the times of their last writing.
     """
     record = hashlib.sha256()
-    for name in sorted(filesystem.files_below(place)):
-        own = PurePosixPath(name).name
-        if own in DIGESTED or own == COMMIT_MARK or is_record(own):
-            continue
+    for name in sorted(os.fspath(file) for file in files):
         found = filesystem.status(name)
         version = found.st_ino if isinstance(place, BucketPath) else found.st_mtime_ns
         below = name.removeprefix(os.fspath(place))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -80,10 +80,23 @@ def _refuse_disagreement(shard: Path, wanted: set[LeafPath], held: set[LeafPath]
         )
 
 
+def names_read(folder: Path, kind: ShardKind) -> list[str]:
+    """The files of a folder that are read: the shards, and the index, if there is one; not what else stands there.
+
+    Raises:
+        CheckpointError: see ``read_shards``.
+    """
+    return sorted({*_indexes(filesystem.names(folder), kind), *_promised(folder, kind)})
+
+
+def _indexes(inside: Iterable[str], kind: ShardKind) -> list[str]:
+    return [name for name in inside if name.endswith(kind.suffix + INDEX_SUFFIX)]
+
+
 def _promised(folder: Path, kind: ShardKind) -> dict[str, list[LeafPath] | None]:
     """Files to read, each with the names that the index promises in it (None: all)."""
     inside = filesystem.names(folder)
-    indexes = [name for name in inside if name.endswith(kind.suffix + INDEX_SUFFIX)]
+    indexes = _indexes(inside, kind)
     if not indexes:
         files = kind.names(inside)
         _refuse_several(folder, files)

@@ -41,6 +41,7 @@ class Checkpoint:
             name: open_item(path, known.get(name)) for name, path in location.items.items()
         }
         self._versions = fingerprints.versions(location.items.values())
+        self.read_beside: dict[Path, bytes | None] = {}  # what `beside` was asked for
 
     @cached_property
     def tree(self) -> TreeSpec:
@@ -169,8 +170,8 @@ class Checkpoint:
 
     def beside(self, name: str) -> bytes | None:
         """What is in a small file of this name in the folder that was named; None if there is none."""
-        with reading(self.location.root):
-            return filesystem.read_if_any(self.location.root / name)
+        with reading(root := self.location.root):
+            return self.read_beside.setdefault(root / name, filesystem.read_if_any(root / name))
 
     def is_unchanged(self, *, as_seen: bool = False) -> bool:
         """True if metadata and data files still are what the fingerprint was taken of; ``as_seen``: just looked up."""

@@ -10,8 +10,8 @@ from typing import Any
 from surgery_cli.store import filesystem
 from surgery_cli.store.files import fingerprints
 from surgery_cli.store.files.contiguous import ContiguousArray
-from surgery_cli.store.filesystem.listing import is_record
-from surgery_cli.store.locate.file_formats import FileFormat
+from surgery_cli.store.files.shards import names_read
+from surgery_cli.store.locate.file_formats import SAFETENSORS_SHARDS, TORCH_SHARDS, FileFormat
 from surgery_cli.store.open.bounds import check_paths
 from surgery_cli.store.orbax.arrays import Window
 from surgery_cli.tree.paths import LeafPath
@@ -51,11 +51,11 @@ class FileItem:
 
     @property
     def files(self) -> list[Path]:
-        """The file, or those of a folder of them."""
+        """The file, or those of a folder that are read: whatever stands beside them is nobody's business."""
         if not filesystem.is_folder(self.directory):
             return [self.directory]
-        names = filesystem.names(self.directory)
-        return [self.directory / name for name in names if not is_record(name)]
+        kind = TORCH_SHARDS if self.format is FileFormat.TORCH else SAFETENSORS_SHARDS
+        return [self.directory / name for name in names_read(self.directory, kind)]
 
     def ranges_of(self, path: LeafPath) -> tuple[Path, list[tuple[int, int]]]:
         """In which file the values of a leaf stand, and where; nowhere, if they are not as they are in memory."""

@@ -273,14 +273,15 @@ class PytreeItem:
         return self.leaves[path].array
 
     def fingerprint(self) -> str:
-        record = hashlib.sha256()
-        for line in self._fingerprint_lines():
-            record.update(line)
-        return record.hexdigest()
+        return hashlib.sha256(b"".join(self._fingerprint_lines())).hexdigest()
+
+    @property
+    def digested(self) -> list[str]:
+        """What the fingerprint knows byte by byte, if it is there."""
+        return [*DIGESTED, *(f"{ARRAY_METADATAS}/{n}" for n in self.sidecars.array_metadata_files)]
 
     def _fingerprint_lines(self) -> Iterator[bytes]:
-        of_arrays = [f"{ARRAY_METADATAS}/{file}" for file in self.sidecars.array_metadata_files]
-        for name in (*DIGESTED, *of_arrays):
+        for name in self.digested:
             path = self.directory / name
             # what was read must still be there: a fingerprint without it would be that of another checkpoint
             if name in self.sidecars.found or filesystem.is_file(path):

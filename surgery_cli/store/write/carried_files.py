@@ -36,17 +36,27 @@ def carried_files(
     ``items`` are those of which the items of the result are made: one that is new has the sidecars of the one that it
     is like. ``left_out``: names of items that do not come along.
     """
-    found: list[Carried] = []
-    for item in items:
-        if isinstance(item, PytreeItem):
-            found += (one for path in small_files(item) for one in _below(path))
+    beside = beside_items(checkpoint, left_out)
+    places = [*beside_values(items), *(path for path in beside if not is_tree(path))]
+    return [one for path in places for one in _below(path)]
+
+
+def beside_values(items: Iterable[Item]) -> list[Path]:
+    """What stands in items beside their data, and comes along."""
+    return [path for item in items if isinstance(item, PytreeItem) for path in small_files(item)]
+
+
+def beside_items(checkpoint: Checkpoint, left_out: Collection[str] = ()) -> list[Path]:
+    """What stands beside items and comes along: of the step, trees that were not chosen among it; and of the root.
+
+    But for files there that are not Orbax's.
+    """
     location = checkpoint.location
     folder = location.folder_of_items
-    if folder is not None:
-        apart = {*left_out, *(path.name for path in location.items.values())}
-        others = (folder / name for name in location.in_step - apart)
-        found += (one for path in others if not is_tree(path) for one in _below(path))
-    return found + [one for path in location.root_files for one in _below(path)]
+    if folder is None:
+        return location.root_files
+    apart = {*left_out, *(path.name for path in location.items.values())}
+    return [*(folder / name for name in sorted(location.in_step - apart)), *location.root_files]
 
 
 def unchosen_files(checkpoint: Checkpoint) -> list[Carried]:

@@ -20,21 +20,23 @@ JOURNAL_FILE: Final = ".surgery-journal"
 """In a staging directory, beside what is built: never a part of it."""
 
 
-FORM: Final = "2"
+FORM: Final = "3"
 """Of what a head says: one of its programs, so that a head of another form is of another version. 1 had no number."""
 
 
 class Input(msgspec.Struct, frozen=True):
     """What is read: ``kind`` says as what, ``place`` opens it again.
 
-    ``versions`` tells it from what came in its place under the same names and sizes, of which the fingerprint knows
-    nothing; of a file that is read before anything is decided the fingerprint tells all.
+    ``versions`` tells what is read from what came in its place under the same names and sizes, of which the fingerprint
+    knows nothing; of a file that is read before anything is decided the fingerprint tells all. ``carried`` does so of
+    what comes along into the result, each file or folder by its path.
     """
 
     kind: str
     place: str
     fingerprint: str
     versions: str = ""
+    carried: Mapping[str, str] = {}
 
 
 class Head(msgspec.Struct, frozen=True, tag="head"):
