@@ -30,6 +30,7 @@ from surgery_cli.store.locate.location import Location, locate
 from surgery_cli.store.open.as_opened import changed_while_read
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.aftermath import with_aftermath
+from surgery_cli.store.write.commit_marks import is_whole
 from surgery_cli.store.write.destination import (
     OUTSIDE,
     already_there,
@@ -39,6 +40,7 @@ from surgery_cli.store.write.destination import (
     claimed,
 )
 from surgery_cli.store.write.half_replaced import half_replaced
+from surgery_cli.store.write.inventory import inventory_at
 from surgery_cli.store.write.staging import recover_old, set_aside_of
 from surgery_cli.surgery.others_inside import refuse_to_lose_others
 from surgery_cli.surgery.preparation import Prepared
@@ -66,8 +68,9 @@ def check_target(
     try:
         for source, other_place in _read_for(target, prepared):
             check_destination(target, source, other_place)
-        if built != target and filesystem.is_taken(target) and (not force or built is None):
-            _check_what_stands_at(target, force=force)
+        has_put = built is not None and inventory_at(built) is not None  # it is looked at by that
+        if built != target and filesystem.is_taken(target) and not has_put:
+            _check_what_stands_at(target, force=force, goes_on=built is not None)
     except DestinationError as error:
         raise with_aftermath(_or_mixed(target, error)) from None
     refuse_step_in_step(target, prepared)
@@ -130,13 +133,13 @@ def _other_place(location: Location | None) -> str:
     return f"{OUTSIDE}; `--as-step N` makes a step of the run; a tree, named as {tree}, can become an item of a step"
 
 
-def _check_what_stands_at(target: Path, *, force: bool) -> None:
-    """Refuse to replace it, but with ``force`` a checkpoint; what is none may have been named by mistake."""
-    if claim := being_written(target):  # what stands there is what that run has built
+def _check_what_stands_at(target: Path, *, force: bool, goes_on: bool = False) -> None:
+    """Refuse to replace it, but with ``force`` a checkpoint; ``goes_on``: who has the lock has put nothing there."""
+    if not goes_on and (claim := being_written(target)):  # what that run has built
         raise claim
-    reason = _kept_by_force(target)
+    reason = _kept_by_force(target, is_ours=goes_on)
     if not force and not reason:
-        raise already_there(target)
+        raise already_there(target, goes_on=goes_on)
     if reason:
         raise DestinationError(
             f"`--force` would remove '{target}', which is not one checkpoint that can be read"
@@ -156,19 +159,21 @@ def _other_way(target: Path) -> str:
     return f"name another directory, or remove it first: `{removal(target)}`"
 
 
-def _kept_by_force(target: Path) -> str:
-    """Why even ``--force`` does not replace what stands there; an empty directory or a link may go."""
+def _kept_by_force(target: Path, *, is_ours: bool = False) -> str:
+    """Why not even ``--force`` replaces what stands there; what is empty, or a link, may go; ``is_ours``: its lock."""
     if filesystem.is_link(target):
         return ""
     if filesystem.is_folder(target) and not filesystem.entries(target):
         return ""
     try:
-        locate(str(target.absolute()))
+        locate(str(target.absolute()), staging=is_ours)
     except (BeingWrittenError, LeftBehindError) as error:  # it, or an item in it
         raise DestinationError.of(_written(error)) from None
     except SurgeryError as error:
         problem = error.problems[0]
         return problem.what + (f"; {problem.why}" if problem.why else "")
+    if is_ours and filesystem.needs_commit_mark(target) and not is_whole(target):
+        return "it is unfinished: something else may be saving there"
     return ""
 
 

@@ -39,7 +39,6 @@ def save_there(service, folder):
     service.upload(folder, f"{service.root}/new")
     if f"new/{MARK}" in service.names("new/"):
         service.remove(f"new/{MARK}")
-    return below(service)
 
 
 @pytest.mark.parametrize("force", [(), ("--force",)], ids=["", "force"])
@@ -49,7 +48,8 @@ def test_what_is_saved_over_something_half_replaced_is_not_replaced(
     service.upload(saved(tmp_path / "old", OTHERS, use_ocdbt=False), f"{service.root}/new")
     old = contents(service) | {f"new/{MARK}": b""}
     put(service, half_replaced(service, here, command(source, service, "--force"), old))
-    theirs = save_there(service, saved(tmp_path / "third", THIRD, use_ocdbt=False))
+    save_there(service, saved(tmp_path / "third", THIRD, use_ocdbt=False))
+    theirs = below(service)
     for words in (command(source, service, *force), ["clean", f"{service.root}/new"]):
         ended = here(*words)
         assert ended["code"] == 2, ended["said"]
@@ -65,7 +65,8 @@ def test_nor_where_clean_was_killed_in_between(service, source, here, tmp_path):
         killed = here(*command(source, service), cut=["request+", 40, "SIGKILL"])
         assert killed["code"] == -9
         assert below(service)
-        theirs = save_there(service, third)
+        save_there(service, third)
+        theirs = below(service)
         time.sleep(SECONDS)
         ended = here("clean", f"{service.root}/new", "--stale", cut=["request+", cut, "SIGKILL"])
         assert below(service) == theirs
@@ -164,3 +165,31 @@ def test_where_both_were_removed_nothing_is_half_replaced(service, source, here,
     assert surgery("clean", new).code == 0
     assert not service.names(".new")
     assert here(*[word for word in words if word != "--force"])["code"] == 0
+
+
+@pytest.mark.parametrize("is_checkpoint", [False, True], ids=["a file", "a checkpoint"])
+def test_what_is_saved_where_a_killed_run_had_put_nothing(
+    service, source, here, tmp_path, is_checkpoint
+):
+    """The advice to add `--force` removed it, whatever it was."""
+    words = command(source, service)
+    assert here(*words, cut=["entry+", 3, "SIGKILL"])["code"] == -9
+    assert not below(service)
+    if is_checkpoint:
+        save_there(service, saved(tmp_path / "third", THIRD, use_ocdbt=False))
+        service.put("bkt", f"new/{MARK}", b"")
+    else:
+        service.put("bkt", "new/hello", b"x")
+    theirs = below(service)
+    refused = here(*words)
+    assert refused["code"] == 2
+    assert f"'{service.root}/new' exists" in refused["said"]
+    assert below(service) == theirs
+    forced = here(*words, "--force")
+    if is_checkpoint:  # as without a run that was killed
+        assert forced["code"] == 0, forced["said"]
+        return
+    assert forced["code"] == 2
+    assert below(service) == theirs
+    service.remove("new/hello")
+    assert here(*words)["code"] == 0

@@ -103,7 +103,14 @@ def check_destination(destination: Path, source: Path, other_place: str = OUTSID
         )
 
 
-def already_there(destination: Path) -> DestinationError:
+def already_there(destination: Path, *, goes_on: bool = False) -> DestinationError:
+    """``goes_on``: of a run from which this one goes on, something is kept beside it."""
+    if goes_on:
+        return DestinationError(
+            f"the destination '{destination}' exists, and is not of the run that this one goes on from",
+            why="that was killed before it put anything there; what stands there was there, or was saved since",
+            fix="the same command goes on once nothing stands there; with `--force` it replaces that in the end",
+        )
     return DestinationError(
         f"the destination '{destination}' exists",
         why="nothing is overwritten unless that is asked for",
