@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -20,6 +19,7 @@ from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.surgery.file_versions import file_versions
 from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.surgery.unlike_plans import first_unlike
 from surgery_cli.words.lists import quoted
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ _VERSIONS: Final = "sources' versions"
 
 
 _PLAN: Final = "plan"
-_SHOWN: Final = 200
-"""So many characters of an edit at most."""
 
 
 def agree(
@@ -88,8 +86,10 @@ def _disagreement(
     said = f"its {what} is '{here}', there '{there}'"
     if what == "draft" and here[DigestPart().source] != there[DigestPart().source]:
         said = f"its source's fingerprint, in its draft is '{here}', there '{there}'"
-    elif what == "draft":
-        said = _unlike(*(decode_json(told.get(_PLAN, "{}")) for told in (first, other))) or said
+    elif what == "draft" and (
+        unlike := first_unlike(other.get(_PLAN, "{}"), first.get(_PLAN, "{}"))
+    ):
+        said = f"its {unlike.what} is {unlike.one}, there {unlike.other}"
     where = [f"'{membership.host_of(one)}'" for one in (0, number)]
     if what == _VERSIONS:
         read = _of_other_versions(first, other)
@@ -110,22 +110,3 @@ def _of_other_versions(first: Mapping[str, str], other: Mapping[str, str]) -> st
     here, there = (decode_json(told[_VERSIONS], dict[str, str]) for told in (other, first))
     names = [name for name, version in here.items() if there.get(name) != version]
     return quoted([other["source"] if name == SOURCE else name for name in names], word="and")
-
-
-def _unlike(first: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """What is the first in which two plans differ; nothing where they do not."""
-    edits = zip_longest(other.get("edits", ()), first.get("edits", ()))
-    for number, (here, there) in enumerate(edits, 1):
-        if here != there:
-            return f"its edit {number} is {_shown(here)}, there {_shown(there)}"
-    for key in sorted({*first, *other}):
-        if first.get(key) != other.get(key):
-            return f"its `{key}` is {_shown(other.get(key))}, there {_shown(first.get(key))}"
-    return ""
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "none"
-    text = msgspec.json.encode(value).decode()
-    return f"`{text if len(text) <= _SHOWN else text[:_SHOWN] + '…'}`"

@@ -225,7 +225,7 @@ def _ready(
     check_called(target, plan)
     with reading(target):
         prepared = with_metrics_or_not(target, prepared, options)
-        resumed = resumption_of(target, prepared, options)
+        resumed = resumption_of(target, prepared, plan, options)
         stood = what_stands(target) if options.force else None  # before anything judges it
         refuse_another_run(target, prepared.checkpoint.location.argument, options)
         check_target(target, prepared, force=options.force, built=resumed.built)

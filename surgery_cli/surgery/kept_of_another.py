@@ -12,6 +12,7 @@ from surgery_cli.store.write.journal import Head
 from surgery_cli.store.write.leftovers import Left, is_over
 from surgery_cli.store.write.resumable_staging import goes_on
 from surgery_cli.surgery.kept_inputs import Changed, changed_inputs, how_changed, labels_of
+from surgery_cli.surgery.unlike_plans import first_unlike
 from surgery_cli.words.invocation import the_same
 from surgery_cli.words.lists import quoted
 
@@ -40,10 +41,18 @@ def refuse_another(left: Left, kept: Head, head: Head, target: Path) -> None:
     if kept.draft != head.draft:
         raise CheckpointError(
             f"what is kept in '{left.path}' is of another draft",
-            why=f"it was {kept.draft}, and is {head.draft} now: the plan, or an option, is another",
+            why=_of_other_plans(kept, head),
             fix=remedy,
         )
     _refuse_differing("setting", left, kept.settings, head.settings, remedy)
+
+
+def _of_other_plans(kept: Head, head: Head) -> str:
+    """What was asked for, and is; where that is the same, an option or code of the user's makes the difference."""
+    unlike = None if not kept.plan else first_unlike(kept.plan, head.plan)
+    if unlike is None:
+        return f"its digest was {kept.draft}, and is {head.draft} now: an option is another, or code that is called"
+    return f"the plan's {unlike.what} was {unlike.one}, and is {unlike.other} now"
 
 
 def _makes(head: Head) -> tuple[str, Mapping[str, str]]:

@@ -63,7 +63,7 @@ def plan(
             return done
         with reading(target):
             prepared = with_metrics_or_not(target, prepared, options)
-            resumed = resumption_of(target, prepared, options)
+            resumed = resumption_of(target, prepared, plan, options)
             check_target(target, prepared, force=options.force, built=resumed.built)
             check_new_step(target, prepared)
     with reading(path_at(source)):

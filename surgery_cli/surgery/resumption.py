@@ -7,6 +7,8 @@ from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
 
+import msgspec
+
 from surgery_cli import __version__, reports
 from surgery_cli.draft.expression import is_repeatable
 from surgery_cli.errors import DestinationError, PlanError, SurgeryError
@@ -42,7 +44,7 @@ from surgery_cli.words.notes import Remark
 from surgery_cli.words.pages import DocsPage
 
 
-def head_of(prepared: Prepared, options: Options) -> Head:
+def head_of(prepared: Prepared, plan: Plan, options: Options) -> Head:
     """What this run makes, and by what.
 
     Raises:
@@ -80,7 +82,8 @@ def head_of(prepared: Prepared, options: Options) -> Head:
     )
     programs = {"surgery": __version__, "journal": FORM, **versions()}
     inputs = inputs_of(prepared)
-    return Head(prepared.draft.digest, programs, settings, the_same(), count, inputs)
+    said = msgspec.json.encode(plan.document()).decode()
+    return Head(prepared.draft.digest, programs, settings, the_same(), count, inputs, said)
 
 
 class Resumption(NamedTuple):
@@ -95,7 +98,7 @@ class Resumption(NamedTuple):
     built: Path | None
 
 
-def resumption_of(target: Path, prepared: Prepared, options: Options) -> Resumption:
+def resumption_of(target: Path, prepared: Prepared, plan: Plan, options: Options) -> Resumption:
     """What an earlier run to ``target`` has left there for this one.
 
     Raises:
@@ -103,7 +106,7 @@ def resumption_of(target: Path, prepared: Prepared, options: Options) -> Resumpt
     """
     if not options.resume:
         return Resumption(None, None, _dead_built(target, stale=False) if options.force else None)
-    head = head_of(prepared, options)
+    head = head_of(prepared, plan, options)
     left = find_kept(target, head, stale=options.stale)
     if left is None or left.journal is None:
         return Resumption(head, None, _dead_built(target, stale=options.stale))

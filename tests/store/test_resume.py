@@ -247,6 +247,8 @@ def test_what_is_of_another_draft_or_version_or_setting_is_refused_by_name(run, 
     other = [word if word != "2" else "3" for word in command(source, new)]
     ended = run(*other)
     assert (ended["code"], "is of another draft" in ended["said"]) == (3, True)
+    assert "the plan's edit 1 was `{" in ended["said"]
+    assert '"by":2.0}`, and is `{' in ended["said"]
     assert f"`surgery {shlex.join(map(str, command(source, new)))}`" in ended["said"]
     ended = run(*command(source, new, "--link", "never"))
     assert (ended["code"], "made by another setting" in ended["said"]) == (2, True)

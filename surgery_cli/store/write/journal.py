@@ -44,7 +44,8 @@ class Head(msgspec.Struct, frozen=True, tag="head"):
 
     ``draft`` is the digest of the draft, with the fingerprints of all that is read; ``settings`` are those beside it on
     which the bytes of the result depend. ``command`` goes on, and ``bytes`` of values are to be written. ``inputs`` are
-    all that is read, by name: whoever may not go on is told which of them is another.
+    all that is read, by name, and ``plan`` is what was asked for, as JSON: whoever may not go on is told what of them
+    is another.
     """
 
     draft: str
@@ -53,6 +54,7 @@ class Head(msgspec.Struct, frozen=True, tag="head"):
     command: str = ""
     bytes: int = 0
     inputs: Mapping[str, Input] = {}
+    plan: str = ""
 
 
 class Placed(msgspec.Struct, frozen=True, tag="placed"):
