@@ -82,3 +82,26 @@ def test_nothing_gets_its_mark_of_which_something_was_changed(
         assert surgery("clean", new).code == 0
         values = open_checkpoint(new).read(LeafPath(("params", "w")))
         np.testing.assert_array_equal(values, TREE["params"]["w"] * np.float32(2))
+
+
+RANDOM = np.random.default_rng(0)
+LARGE = {"params": {name: RANDOM.standard_normal(3 << 20).astype(np.float32) for name in "wb"}}
+COMMANDS = {
+    "rescale": ("params/w", "--by", "2"),
+    "msgpack": ("--to", "msgpack"),
+    "npz": ("--to", "npz"),
+    "safetensors": ("--to", "safetensors"),
+}
+
+
+@pytest.mark.parametrize("more", [(), ("--force",)], ids=["", "force"])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_is_sent_piece_by_piece_is_known_again(service, surgery, tmp_path, name, more):
+    """Of what is streamed no version is told: from a disk, and as single files."""
+    folder = saved(tmp_path / "ck", LARGE, use_ocdbt=False)
+    new = f"{service.root}/new" + ("" if name == "rescale" else f".{name}")
+    command = ("rescale" if name == "rescale" else "export", folder, new, *COMMANDS[name])
+    for options in ((), more)[: 1 + bool(more)]:
+        ended = surgery(*command, *options)
+        assert ended.code == 0, ended.err
+    assert surgery("verify", new).code == 0

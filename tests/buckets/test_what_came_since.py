@@ -7,7 +7,7 @@ import pytest
 
 from tests.buckets.checkpoints import MARK, saved, uploaded
 from tests.buckets.test_resume import TREE, command
-from tests.buckets.test_second_kill import OTHERS, contents, half_replaced, put
+from tests.buckets.test_second_kill import OTHERS, contents, half_replaced, put, told
 from tests.store.cutting import Runs
 
 THIRD = {"params": {"zzz": np.arange(7, dtype=np.float32)}}
@@ -193,3 +193,15 @@ def test_what_is_saved_where_a_killed_run_had_put_nothing(
     assert below(service) == theirs
     service.remove("new/hello")
     assert here(*words)["code"] == 0
+
+
+def test_what_such_a_run_then_half_replaces_is_said_to_be(service, source, here, tmp_path, surgery):
+    """The run that was killed first was to put it in the place of nothing, and said so in its lock."""
+    words = command(source, service)
+    assert here(*words, cut=["entry+", 3, "SIGKILL"])["code"] == -9
+    service.upload(saved(tmp_path / "old", OTHERS, use_ocdbt=False), f"{service.root}/new")
+    old = contents(service) | {f"new/{MARK}": b""}
+    put(service, half_replaced(service, here, [*words, "--force"], old))
+    assert told(service, surgery) == ""
+    assert surgery("clean", f"{service.root}/new").code == 0
+    assert told(service, surgery) == "new"

@@ -69,6 +69,7 @@ def finish(left: BucketLeftover) -> None:
                 key=lambda mark: (-len(mark.parts), str(mark)),  # innermost first
             )
             replacement = Replacement.of(destination, built, without_marks(objects), marks)
+            check_can_finish(left, built)  # what came while the lock was another's as well
             guard.may_go(replacement.old)
             replacement.carry_out(guard, lock.mark)
         after = f"'{destination}' is whole: {command} removes what is left beside it"

@@ -76,7 +76,13 @@ class ResumableBucketStaging(BucketStaging):
             "builds": str(self._built),
             "journal": str(self._folder),
         }
-        who["replaces"] = self._replaces if left is None else not left.replaces_nothing
+        # one that has put nothing there does not know what has come since
+        has_put = (
+            left is not None and left.built is not None and inventory_at(left.built) is not None
+        )
+        who["replaces"] = (
+            not left.replaces_nothing if left is not None and has_put else self._replaces
+        )
         who["marked"] = self._replaces_marked or (left is not None and left.replaces_marked)
         who["mixed"] = self._is_mixed
         self._lock = Lock(destination, json.dumps(who | owner).encode())
