@@ -72,9 +72,11 @@ def test_a_single_file_is_not_done_that_is_another_runs_by_now(
             service.put("bkt", FILE, b"another")
 
     seen = before_the_record(service, monkeypatch, take_over)
-    with pytest.raises(SurgeryError, match="was taken over by another run, or cleaned"):
+    with pytest.raises(SurgeryError, match="was taken over by another run, or cleaned") as raised:
         surgery.apply(there, f"{service.root}/{FILE}", plan_of([], output=Export(format="msgpack")))
     assert seen
+    assert f"{LOCK}' is gone" in raised.value.problems[0].why
+    assert "may be of this run: `surgery inspect" in raised.value.problems[0].fix
     left = {name for name in service.names() if "new" in name}
     if service.scheme == "s3":  # no version tells there whose it is
         left.discard(f"{FILE}.surgery.json")

@@ -8,7 +8,7 @@ from shlex import quote
 from typing import Final
 
 from surgery_cli.errors import DestinationError, WriteError
-from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.inputs.buckets import BucketPath, removal
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import Lock, claim_of, lock_of
 from surgery_cli.store.filesystem.durability import may_write_into
@@ -183,9 +183,16 @@ def take_lock(lock: Lock, destination: Path) -> None:
 
 def taken_over(destination: Path, lock: Path) -> WriteError:
     """The error for a run in a bucket whose ``lock`` is another one's by now, or gone."""
+    filesystem.forget(lock)
+    is_gone = False
+    with suppress(OSError):
+        is_gone = not filesystem.exists(lock)
+    shown = f"`surgery inspect {quote(str(destination))}` shows it"
     return WriteError(
         f"'{destination}' was taken over by another run, or cleaned, while this one was under way",
-        why=f"'{lock}' is not what this run has made, any more",
-        fix="what stands at the destination is not of this run, which keeps nothing: `surgery inspect"
-        f" {quote(str(destination))}` shows it",
+        why=f"'{lock}' is {'gone' if is_gone else 'not what this run has made, any more'}",
+        fix=f"nothing says any more whose it is that stands at the destination, and some of it may be of this run:"
+        f" {shown}, `{removal(destination)}` removes it"
+        if is_gone
+        else f"what stands at the destination is not of this run, which keeps nothing: {shown}",
     )
