@@ -7,6 +7,7 @@ from surgery_cli import surgery as use_cases
 from surgery_cli.errors import SurgeryError
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.amazon_s3 import AmazonS3
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
 from tests.buckets.checkpoints import MARK, RESCALED, TREE, saved, uploaded
@@ -105,3 +106,20 @@ def test_what_is_sent_piece_by_piece_is_known_again(service, surgery, tmp_path, 
         ended = surgery(*command, *options)
         assert ended.code == 0, ended.err
     assert surgery("verify", new).code == 0
+
+
+@pytest.mark.parametrize("service", ["s3"], indirect=True)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_version_is_the_same_with_quotes_or_without(service, monkeypatch, tmp_path, way):
+    """As services tell it that speak S3 and are not Amazon's."""
+    source = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
+    if WAYS[way].force:
+        uploaded(service, saved(tmp_path / "old"), f"{service.root}/new")
+    copy = AmazonS3.copy
+
+    def copied(self, *given):
+        return copy(self, *given).strip('"')
+
+    monkeypatch.setattr(AmazonS3, "copy", copied)
+    use_cases.apply(source, f"{service.root}/new", RESCALED, options=WAYS[way])
+    assert f"new/{MARK}" in service.names()

@@ -118,7 +118,9 @@ class Guard:
     def unlike(self, standing: Iterable[Path]) -> tuple[list[Path], list[Path]]:
         """Of what stands at the destination, what is not as this run has made it; and what it has made, and is gone."""
         found = {path.key: self._seen(path).version for path in map(BucketPath, standing)}
-        others = [key for key, version in found.items() if self._ours.get(key) != version]
+        ours = {key: version.strip('"') for key, version in self._ours.items()}
+        # services that speak S3 do not quote them in every answer
+        others = [key for key, version in found.items() if ours.get(key) != version.strip('"')]
         bucket = self._place.parents[-1]
         return [bucket / key for key in others], [bucket / key for key in self._ours.keys() - found]
 
