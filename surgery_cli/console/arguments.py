@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -58,12 +58,13 @@ def directory(metavar: str, help: str, parser: Callable[[str], Address]) -> Any:
     )
 
 
-OPENED: Final = "opened"
-"""Beside the type of an argument: the command opens what stands there, or looks whether something does."""
+class Opened:
+    """Beside the type of an argument: the command opens what stands there, or looks whether something does."""
+
 
 Source = Annotated[
     Address,
-    OPENED,
+    Opened(),
     directory(
         "SRC",
         "The checkpoint to edit; `ROOT@N` is step N of a root, `ROOT@latest` the newest.",
@@ -71,11 +72,11 @@ Source = Annotated[
     ),
 ]
 Destination = Annotated[
-    Address, OPENED, directory("DST", "Where the new checkpoint appears.", destination_address)
+    Address, Opened(), directory("DST", "Where the new checkpoint appears.", destination_address)
 ]
 Checkpoint = Annotated[
     Address,
-    OPENED,
+    Opened(),
     directory(
         "CKPT",
         "The checkpoint; `ROOT@N` is step N of a root, `ROOT@latest` the newest.",

@@ -26,7 +26,7 @@ def _workers() -> int:
 
 WORKERS: Final = _workers()
 """Blocks in the making at once, each held against the budget: for every core one that computes, and one that waits for
-the disk; beyond 32, Python's own lock is what they wait for."""
+the disk. More than 32 were never tried."""
 
 
 class Budget:

@@ -137,7 +137,7 @@ def _check_what_stands_at(target: Path, *, force: bool, goes_on: bool = False) -
     """Refuse to replace it, but with ``force`` a checkpoint; ``goes_on``: who has the lock has put nothing there."""
     if not goes_on and (claim := being_written(target)):  # what that run has built
         raise claim
-    reason = _kept_by_force(target, is_ours=goes_on)
+    reason = _kept_by_force(target, goes_on=goes_on)
     if not force and not reason:
         raise already_there(target, goes_on=goes_on)
     if reason:
@@ -159,20 +159,20 @@ def _other_way(target: Path) -> str:
     return f"name another directory, or remove it first: `{removal(target)}`"
 
 
-def _kept_by_force(target: Path, *, is_ours: bool = False) -> str:
-    """Why not even ``--force`` replaces what stands there; what is empty, or a link, may go; ``is_ours``: its lock."""
+def _kept_by_force(target: Path, *, goes_on: bool = False) -> str:
+    """Why not even ``--force`` replaces what stands there; an empty directory or a link may go."""
     if filesystem.is_link(target):
         return ""
     if filesystem.is_folder(target) and not filesystem.entries(target):
         return ""
     try:
-        locate(str(target.absolute()), staging=is_ours)
+        locate(str(target.absolute()), staging=goes_on)  # the lock is this run's
     except (BeingWrittenError, LeftBehindError) as error:  # it, or an item in it
         raise DestinationError.of(_written(error)) from None
     except SurgeryError as error:
         problem = error.problems[0]
         return problem.what + (f"; {problem.why}" if problem.why else "")
-    if is_ours and filesystem.needs_commit_mark(target) and not is_whole(target):
+    if goes_on and filesystem.needs_commit_mark(target) and not is_whole(target):
         return "it is unfinished: something else may be saving there"
     return ""
 

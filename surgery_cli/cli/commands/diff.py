@@ -6,7 +6,7 @@ from functools import partial
 from typing import Annotated
 
 from surgery_cli.cli.options.patterns import Patterns
-from surgery_cli.console.arguments import OPENED, Output, directory
+from surgery_cli.console.arguments import Opened, Output, directory
 from surgery_cli.console.formats.files import (
     HtmlTo,
     OutputTo,
@@ -22,9 +22,9 @@ from surgery_cli.settings.values import TOLERANCE
 
 
 def diff(
-    a: Annotated[Address, OPENED, directory("A", "A checkpoint.", checkpoint_address)],
+    a: Annotated[Address, Opened(), directory("A", "A checkpoint.", checkpoint_address)],
     b: Annotated[
-        Address, OPENED, directory("B", "The one to compare it with.", checkpoint_address)
+        Address, Opened(), directory("B", "The one to compare it with.", checkpoint_address)
     ],
     at: Patterns = None,
     *,

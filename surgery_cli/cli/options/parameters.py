@@ -13,7 +13,7 @@ from msgspec import inspect as types
 
 from surgery_cli.cli.options.completion import completion_of
 from surgery_cli.cli.rendering.spelling import said_in_options
-from surgery_cli.console.arguments import OPENED
+from surgery_cli.console.arguments import Opened
 from surgery_cli.inputs.addresses import Address
 from surgery_cli.inputs.buckets import STARTS
 from surgery_cli.inputs.limits import limits
@@ -43,7 +43,11 @@ def with_options(
             arguments.append(taken)
     alone = msgspec.defstruct("Alone", single, kw_only=True)
 
-    opened = [p.name for p in arguments if OPENED in getattr(p.annotation, "__metadata__", ())]
+    opened = [
+        taken.name
+        for taken in arguments
+        if any(isinstance(mark, Opened) for mark in getattr(taken.annotation, "__metadata__", ()))
+    ]
 
     def wrapped(**given: Any) -> int:
         limited = limits(_made(Limits, given).limit if structs else {})

@@ -11,10 +11,10 @@ from surgery_cli.inputs.buckets import path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.request_counts import counted_from_here
 from surgery_cli.store.locate.argument import WITH_STEP
+from surgery_cli.store.locate.items import STEP_METADATA
 from surgery_cli.store.orbax.btree import MANIFEST
 from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS, METADATA, SHARDING, STRINGS
 
-OF_STEP: Final = "_CHECKPOINT_METADATA"
 OF_ITEM: Final = (METADATA, SHARDING, STRINGS, MANIFEST)
 """What is read of an item before its arrays are, and the files in ``array_metadatas``."""
 
@@ -48,6 +48,6 @@ def documents_among(names: Sequence[str]) -> list[str]:
     items = [name.removesuffix(METADATA) for name in names if f"/{name}".endswith(f"/{METADATA}")]
     if len(items) != 1:
         return []
-    wanted = {OF_STEP, *(items[0] + name for name in OF_ITEM)}
+    wanted = {STEP_METADATA, *(items[0] + name for name in OF_ITEM)}
     of_arrays = f"{items[0]}{ARRAY_METADATAS}/"
     return [name for name in names if name in wanted or name.startswith(of_arrays)]
