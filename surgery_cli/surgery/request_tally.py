@@ -7,7 +7,7 @@ from typing import Final
 
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store.filesystem.object_service import STREAMED_BYTES
-from surgery_cli.store.filesystem.request_counts import Asked, Requests
+from surgery_cli.store.filesystem.request_counts import Asked, Requests, requests_to_stream
 
 PIECE_BYTES: Final = 4 << 20
 """What is read at once of a file that is carried from one place to another."""
@@ -82,7 +82,7 @@ class Tally:
     def carry(self, origin: Path, size: int, *, was_read: bool = False, stays: bool = True) -> None:
         """A file comes along as it is; ``was_read``: its bytes are here, as it was looked into.
 
-        Unless it ``stays``, nothing refers to it in the end, and it goes.
+        Unless it ``stays``, nothing refers to it in the end, and it is deleted.
         """
         if self._to and isinstance(origin, BucketPath) and origin.scheme == self._to.scheme:
             self.requests += Requests(copied=Asked(1, size))
@@ -92,12 +92,15 @@ class Tally:
                 self.read(origin, parts(size), size)
             self.write_file(size)
         if self._to and not stays:
+            self.other(1)
             self.built += Asked(-1, -size)
 
     def write_file(self, size: int) -> None:
-        """A file is made; a large one piece by piece, with a request before and one at the end."""
-        requests = 2 + size // STREAMED_BYTES if size >= STREAMED_BYTES else 1
-        self.write(requests, size, objects=1)
+        """A file is made; a large one piece by piece."""
+        if self._to:
+            is_large = size >= STREAMED_BYTES
+            requests = requests_to_stream(self._to.scheme, size) if is_large else 1
+            self.write(requests, size, objects=1)
 
     def replace(self, old: int) -> None:
         """What was built beside is copied to its place by the service, and goes, with so many ``old`` objects."""

@@ -8,7 +8,7 @@ against what a server saw.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 
 from surgery_cli.inputs.buckets import BucketPath
@@ -36,6 +36,7 @@ from surgery_cli.store.write.strategy import (
 from surgery_cli.surgery.exporting import export_document
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.surgery.replacing_requests import LINE_BYTES, add_replacing
 from surgery_cli.surgery.request_tally import Tally, parts
 from surgery_cli.surgery.sealing_costs import add_sealing
 from surgery_cli.surgery.space import record_bytes
@@ -43,34 +44,22 @@ from surgery_cli.surgery.step_requests import LOCK_BYTES, add_step
 from surgery_cli.surgery.value_requests import add_values_read, add_written, transactions
 
 _LOOKS_AT_SOURCE: Final = 2
-"""Lists of the source, once all is read: whether it is what it was."""
+"""Lists of a source, once all is read: whether it is what it was."""
 
 _OTHERS: Final = 9
 """Lists and deletions at the destination: what stands there, whether it stays there, the lock that goes."""
 
-_OTHERS_OF_DATABASE: Final = 1
-"""Which data files are there, and are not needed any more."""
+_OTHERS_OF_REFERENCES: Final = 2
+"""Lists of a database that refers to what it took of a donor: which data files are there, and needed no more."""
 
 _OTHERS_OF_JOURNAL: Final = 8
 """Lists of what an earlier run has left, and of the journal when it goes, and looks at the lock."""
-
-_OTHERS_OF_REPLACED: Final = 3
-"""What stands there is looked up once more, object by object where its versions are not known, and its marks go."""
-
-_OTHERS_OF_BUILT_BESIDE: Final = 6
-"""Lists of what was built beside its place, before it is copied there and when it goes."""
 
 _READS_OF_DATABASE: Final = 4
 """Its manifest and the tree's node, before it is written to and when the result is opened."""
 
 _MANIFEST_BYTES: Final = 124
 """What a manifest of one version holds."""
-
-_LINE_BYTES: Final = 40
-"""What is noted of an object that was placed, about: its name, and its version."""
-
-_INVENTORY_LINE_BYTES: Final = 90
-"""What an inventory says of an object, about: that, its size and its digest."""
 
 _ENTRY_BYTES: Final = 350
 """What an entry of a journal holds, about: for each block of a transaction some 60 bytes."""
@@ -115,13 +104,18 @@ def requests_of_run(
     if options.resume:
         _add_journal(tally, prepared, memory_bytes)
     is_taken = options.force and filesystem.exists(target)
-    for place in (one.place_on_disk for one in prepared.sources.values()):
+    for place in _places(prepared):
         if filesystem.is_folder(place):  # it is listed once more, when all is read
             tally.list_source(place, sum(1 for _ in files_below(place)))
     tally.list_destination()
     if isinstance(target, BucketPath) and (is_taken or not buffered):
-        _add_replacing(tally, prepared, target, is_taken=is_taken)
+        add_replacing(tally, prepared, target, is_taken=is_taken, is_noted=options.resume)
     return tally.requests
+
+
+def _places(prepared: Prepared) -> list[Path]:
+    """Where the source and the donors lie; two may be one."""
+    return list(dict.fromkeys(one.place_on_disk for one in prepared.sources.values()))
 
 
 def _add_carried(tally: Tally, prepared: Prepared, target: Path) -> None:
@@ -166,7 +160,8 @@ def _files_taken(plan: ItemPlan) -> Iterator[tuple[Path, bool]]:
 
 def _add_export(tally: Tally, prepared: Prepared, export: Exported) -> None:
     """The lock and the record, and files that are written, and read back from their headers on."""
-    tally.look_at(prepared.checkpoint.location.root, _LOOKS_AT_SOURCE)
+    for place in _places(prepared):
+        tally.look_at(place, _LOOKS_AT_SOURCE)
     tally.other(_OTHERS)
     tally.read_back(1)
     tally.write(2)
@@ -179,7 +174,8 @@ def _add_around(
     tally: Tally, prepared: Prepared, target: Path, options: Options, *, buffered: bool
 ) -> None:
     """The lock, marks and the record; manifests and other small files; looks at what stands there."""
-    tally.look_at(prepared.checkpoint.location.root, _LOOKS_AT_SOURCE)
+    for place in _places(prepared):
+        tally.look_at(place, _LOOKS_AT_SOURCE)
     tally.other(_OTHERS)
     tally.write_beside(1, LOCK_BYTES)
     tally.write(1, _RECORD_BYTES + record_bytes(prepared, options))
@@ -206,12 +202,13 @@ def _add_small(
     if is_per_leaf(item):
         return
     nodes = nodes_written(plan, store, compact=compact) if isinstance(store, OcdbtStore) else 0
-    tally.other(_OTHERS_OF_DATABASE)
     tally.read_back(_READS_OF_DATABASE, 2 * nodes + _MANIFEST_BYTES)
     each = 1 if buffered else 2
     # when there is a database, and once it has no history
     tally.write(each, _MANIFEST_BYTES + nodes, objects=1)
     moved = plan.rearranged or plan.of(Way.MOVE, Way.GRAFT)
+    if plan.of(Way.GRAFT):
+        tally.other(_OTHERS_OF_REFERENCES)
     if compact or not isinstance(store, OcdbtStore):
         return
     if moved or names_gone(plan, store):
@@ -250,43 +247,6 @@ def _add_journal(tally: Tally, prepared: Prepared, memory_bytes: int) -> None:
         if not is_per_leaf(plan.item):
             tally.read_back(2 * some)  # of each, the manifest and the tree that it has changed
     entries = 3 + commits
-    tally.write_beside(entries, entries * _ENTRY_BYTES + tally.built.requests * _LINE_BYTES)
+    tally.write_beside(entries, entries * _ENTRY_BYTES + tally.built.requests * LINE_BYTES)
     tally.other(_OTHERS_OF_JOURNAL + entries)
     tally.list_destination()
-
-
-def _add_replacing(tally: Tally, prepared: Prepared, target: Path, *, is_taken: bool) -> None:
-    """What was built beside is copied to its place by the service, and goes; so does what ``--force`` replaces, and
-    what has no name that the new one has.
-    """
-    gone = stood = 0
-    tally.other(_OTHERS_OF_BUILT_BESIDE)
-    if is_taken:
-        tally.other(_OTHERS_OF_REPLACED)
-        if filesystem.is_folder(target):
-            below = [PurePosixPath(path).parents for path, _ in files_below(target)]
-            stood = len(below)
-            items, arrays = _folders_named_alike(prepared)
-            gone = sum(folders[0] not in items and arrays.isdisjoint(folders) for folders in below)
-            for _ in range(2):  # before anything is written, and when it is replaced
-                tally.list_destination(stood)
-        tally.list_destination()
-    tally.list_destination()
-    tally.replace(gone)
-    tally.list_destination()  # what was put there is looked at once more
-    # which objects those are, and what stood there, is written down before
-    size = tally.built.requests * _INVENTORY_LINE_BYTES + stood * _LINE_BYTES
-    tally.write_beside(1, size)
-    tally.other(1)
-
-
-def _folders_named_alike(prepared: Prepared) -> tuple[set[PurePosixPath], set[PurePosixPath]]:
-    """Folders whose files have names that another checkpoint's have as well: of items, and at any depth of arrays."""
-    items, arrays = set[PurePosixPath](), set[PurePosixPath]()
-    for plan in prepared.plans.values():
-        place = plan.item.directory.relative_to(prepared.checkpoint.location.root)
-        item = PurePosixPath(place.as_posix())
-        items.update((item, item.parent, item / ARRAY_METADATAS))
-        if is_per_leaf(plan.item):
-            arrays.update(item / leaf.name for leaf in plan.leaves)
-    return items, arrays

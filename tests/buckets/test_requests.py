@@ -15,7 +15,7 @@ from surgery_cli import surgery as use_cases
 from surgery_cli.engine import grid
 from surgery_cli.errors import WriteError
 from surgery_cli.inputs.buckets import path_at
-from surgery_cli.planning import operation_from_options, plan_of
+from surgery_cli.planning import operation_from_options, plan_from_document, plan_of
 from surgery_cli.settings.reshard import Reshard
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
@@ -321,6 +321,45 @@ def test_requests_from_one_service_to_the_other(bucket, s3, checkpoints, anew):
     assert told.written.requests == done.written.requests
     assert told.copied.requests == done.copied.requests == 1  # the mark
     assert abs(told.read.requests - done.read.requests) <= MORE_READS
+
+
+LEAF_OF_DONOR = {"op": "replace", "at": "params/large", "with": "donor"}
+
+
+@pytest.mark.parametrize("donor", ["gs", "s3", "disk"])
+@pytest.mark.parametrize("source", ["gs", "s3"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_requests_of_a_donor_at_another_place(bucket, s3, checkpoints, anew, layout, source, donor):
+    """It is looked at as the source is, and what a database took of its tree goes again."""
+    here = checkpoints / layout
+    places = {
+        "gs": lambda name: uploaded(bucket, here, f"gs://bkt/runs/{name}"),
+        "s3": lambda name: s3.upload(here, f"s3://bkt/runs/{name}"),
+        "disk": lambda name: str(here),
+    }
+    there, sources = places[source]("ck"), {"donor": places[donor]("donor")}
+    plan = plan_from_document({"sources": sources, "edits": [LEAF_OF_DONOR]})
+    anew()
+    told = use_cases.plan(there, plan, destination=f"{source}://bkt/runs/new").requests
+    anew()
+    for server in (bucket, s3):
+        server.log.clear()
+    done = use_cases.apply(there, f"{source}://bkt/runs/new", plan).requests
+    logs = [logged(server) for server in (bucket, s3)]
+    for kind in ("read", "written", "copied"):
+        seen = sum(getattr(log, kind)[0] for log in logs)
+        assert getattr(done, kind).requests == seen, kind
+        assert abs(getattr(told, kind).requests - seen) <= (kind == "read") * MORE_READS, kind
+    assert abs(told.other - done.other) <= OTHERS
+
+
+@pytest.mark.parametrize("size", [8 << 20, 9_000_000, 20 << 20])
+def test_requests_of_what_is_written_piece_by_piece(service, tmp_path, anew, size):
+    """S3 is told the end of it in a request of its own."""
+    here = saved(tmp_path / "ck", {"w": np.ones((3, 4), np.float32)})
+    (here / "notes.bin").write_bytes(RANDOM.bytes(size))
+    plan = plan_of([operation_from_options("rescale", {"at": "w", "by": 2.0})])
+    hold(service, anew, plan, str(here), f"{service.scheme}://bkt/runs/new")
 
 
 @pytest.mark.parametrize("options", [{"compact": "always"}, {"memory_bytes": 16 << 20}], ids=str)

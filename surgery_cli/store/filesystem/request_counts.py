@@ -120,6 +120,16 @@ def requests_before_run() -> Requests:
     return requests_so_far() if before is None else before
 
 
+def requests_to_stream(scheme: str, size: int) -> int:
+    """How many it takes to make an object piece by piece: one names it, each piece is one, and S3 is told the end.
+
+    >>> requests_to_stream("gs", 20 << 20), requests_to_stream("s3", 20 << 20)
+    (4, 5)
+    """
+    full, rest = divmod(size, STREAMED_BYTES)
+    return 2 + full + (scheme == "s3" and rest > 0)
+
+
 class CountedService:
     """A service whose requests are counted; see ``ObjectService``."""
 
@@ -154,8 +164,8 @@ class CountedService:
         return self._service.put_in_place(bucket, key, content, found)
 
     def stream(self, bucket: str, key: str, *, exclusively: bool) -> Any:
-        _COUNTS.add(written=Asked(1, 0))  # which names the object; pieces follow
-        return _CountedStream(self._service.stream(bucket, key, exclusively=exclusively))
+        stream = self._service.stream(bucket, key, exclusively=exclusively)
+        return _CountedStream(stream, self.scheme)
 
     def copy(
         self,
@@ -177,25 +187,27 @@ class CountedService:
 
 
 class _CountedStream:
-    """A file that is written piece by piece: one request for each that is full, and one that ends it."""
+    """A file that is written piece by piece: what was asked for by now is counted with each piece, and at the end."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Any, scheme: str) -> None:
         self._stream = stream
-        self._held = 0
+        self._scheme = scheme
+        self._written = 0
+        self._counted = Asked()
 
     def write(self, content: bytes) -> None:
         self._stream.write(content)
-        self._held += len(content)
-        if self._held >= STREAMED_BYTES:
-            self._count()
+        self._written += len(content)
+        pieces = self._written // STREAMED_BYTES
+        self._count(Asked(1 + pieces, pieces * STREAMED_BYTES))
 
-    def _count(self) -> None:
-        _COUNTS.add(written=Asked(1, self._held))
-        self._held = 0
+    def _count(self, by_now: Asked) -> None:
+        _COUNTS.add(written=by_now - self._counted)
+        self._counted = by_now
 
     def close(self) -> None:
         self._stream.close()
-        self._count()
+        self._count(Asked(requests_to_stream(self._scheme, self._written), self._written))
 
     def discard(self) -> None:
         self._stream.discard()
