@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import resource
 import signal
 import sys
 import traceback
@@ -20,6 +19,7 @@ from surgery_cli.cli.process import reuse_blocks
 from surgery_cli.console.printable import LEGIBLE
 from surgery_cli.errors import PlanError, Problem, SurgeryError, is_of_memory
 from surgery_cli.inputs.buckets import path_at
+from surgery_cli.settings.address_space import check_address_space
 from surgery_cli.words.invocation import remember
 from surgery_cli.words.lists import listed
 from surgery_cli.words.tasks import recipe_for
@@ -35,16 +35,6 @@ CLOSED_PIPE: Final = 128 + signal.SIGPIPE
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What a stream says that takes no more; with the name of a file it would be about that file."""
-
-_LEAST_ADDRESSES: Final = 320 << 20
-_ADDRESSES_OF_A_CORE: Final = 40 << 20
-_MOST_ADDRESSES: Final = 2 << 30
-"""What the libraries map when they are loaded: below, they abort the process."""
-
-_LEAST_DATA: Final = 96 << 20
-_DATA_OF_A_CORE: Final = 32 << 20
-_MOST_DATA: Final = 1 << 30
-"""What of that counts as data."""
 
 
 def run_command(command: Command, arguments: Sequence[str]) -> int:
@@ -82,7 +72,7 @@ def _invoke(command: Command, arguments: Sequence[str]) -> int:
         answer_shell(command, list(arguments))
     _check_surroundings(arguments)
     with command.make_context("surgery", list(arguments)) as context:
-        _check_address_space()
+        check_address_space()
         reuse_blocks()  # before the first thread, which would have an arena of its own
         with signals.never_missed():
             result = command.invoke(context)
@@ -113,28 +103,6 @@ def _check_surroundings(arguments: Sequence[str]) -> None:
             why=error.strerror or str(error),
             fix="`cd` to a directory that exists",
         ) from None
-
-
-def _check_address_space() -> None:
-    """Refuse limits under which the libraries could not even be loaded: they abort the process then.
-
-    Raises:
-        PlanError: so.
-    """
-    cores = os.cpu_count() or 1
-    addresses = min(_LEAST_ADDRESSES + _ADDRESSES_OF_A_CORE * cores, _MOST_ADDRESSES)
-    data = min(_LEAST_DATA + _DATA_OF_A_CORE * cores, _MOST_DATA)
-    for kind, option, needed, what in (
-        (resource.RLIMIT_AS, "-v", addresses, "addresses"),
-        (resource.RLIMIT_DATA, "-d", data, "data"),
-    ):
-        limit, _ = resource.getrlimit(kind)
-        if limit != resource.RLIM_INFINITY and limit < needed:
-            raise PlanError(
-                f"`ulimit {option} {limit >> 10}` is not enough to load the libraries that surgery needs",
-                why=f"they map about {needed >> 20:,} MiB of {what} on this machine",
-                fix=f"`ulimit {option} {needed >> 10}`, or none",
-            )
 
 
 def _guarded(act: Callable[[], int], is_json: bool) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from surgery_cli.inputs.buckets import BucketPath, Replaced
+from surgery_cli.settings.address_space import check_address_space
 from surgery_cli.store.filesystem.background import in_background
 from surgery_cli.store.filesystem.beginning import begin
 from surgery_cli.store.filesystem.bucket_entries import (
@@ -271,6 +272,7 @@ class Buckets:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         with self._lock:
             if path.bucket not in self._listings:
+                check_address_space(has_bucket=True)
                 self._listings[path.bucket] = Listings(self._service, path.bucket)
             return self._listings[path.bucket]
 
