@@ -7,7 +7,7 @@ import platform
 from collections.abc import Callable
 
 from surgery_cli.errors import LostProcessError, PlanError
-from surgery_cli.hosts.runtime import START_SECONDS, Board, Seat, patiently, waiting
+from surgery_cli.hosts.runtime import START_ALL, START_SECONDS, Board, Seat, patiently, waiting
 from surgery_cli.words.lists import listed
 
 
@@ -78,7 +78,7 @@ class Roll:
             raise LostProcessError(
                 f"{missing} did not come to {seat.address}",
                 why=f"process {seat.number} waited {START_SECONDS} seconds",
-                fix="start the same command on every host, each once, and let process 0 be reached there",
+                fix=START_ALL,
             )
 
     def _refuse_another_count(self) -> None:

@@ -22,6 +22,10 @@ from surgery_cli.hosts import jax_private
 from surgery_cli.hosts.coordinator import READY
 from surgery_cli.settings.run import Options
 
+START_ALL: Final = (
+    "start the same command on every host, each once, none with `--dry-run`, and let process 0 be"
+    " reached there"
+)
 START_SECONDS: Final = 300
 """So long is waited for the others to start, as JAX does by itself."""
 
@@ -192,7 +196,7 @@ def _reached(seat: Seat, say: Callable[[str], None]) -> Any:
         raise LostProcessError(
             f"process 0 of the {seat.among} cannot be reached at {seat.address}",
             why=f"process {seat.number} tried for {START_SECONDS} seconds{said}",
-            fix="start the same command on every host, each once, and let process 0 be reached there",
+            fix=START_ALL,
         )
     return came[0]
 
@@ -209,7 +213,8 @@ def _wait_for_listener(address: str) -> None:
 
 def waiting(what: str) -> str:
     """What a process says that waits for others to start."""
-    return f"waiting for {what}, for {START_SECONDS} seconds at most"
+    said = f"waiting for {what}, for {START_SECONDS} seconds at most"
+    return f"{said}; one that was started with `--dry-run`, or has ended with an error, never comes"
 
 
 def patiently(is_there: Callable[[], bool], say: Callable[[], None]) -> bool:

@@ -92,10 +92,15 @@ def test_who_did_not_come_is_named(monkeypatch):
     board, said = BoardInMemory(), []
     for number in (0, 2):
         Roll(board, Seat("there:1", number, 4)).join()
-    with pytest.raises(LostProcessError, match="process 1 and 3 of 4 did not come to there:1"):
+    with pytest.raises(
+        LostProcessError, match="process 1 and 3 of 4 did not come to there:1"
+    ) as lost:
         Roll(board, Seat("there:1", 0, 4)).wait_for_all(lambda: None, said.append)
     assert len(said) == 1
     assert "process 1 and 3 of 4" in said[0]
+    # such a process previews alone
+    assert "`--dry-run`" in said[0]
+    assert "none with `--dry-run`" in lost.value.problems[0].fix
 
 
 def test_processes_that_were_told_of_another_count_are_refused():
