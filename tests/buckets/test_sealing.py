@@ -1,7 +1,10 @@
 """A seal on what lies in a bucket: one object, where none stood or in the place of the one that was read."""
 
+import shlex
+
 import numpy as np
 import pytest
+from flax.serialization import to_bytes
 
 from surgery_cli import surgery as library
 from surgery_cli.errors import CheckpointError, SurgeryError
@@ -73,3 +76,21 @@ def test_who_may_not_write_there_is_told_so(service, there):
     assert refused.value.exit_code == 4
     assert "not writable" not in str(refused.value)
     assert path_at(f"{there}/surgery.json").name not in " ".join(service.names())
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+def test_what_holds_files_in_a_bucket_against_a_list_is_told_and_works(
+    service, there, surgery, tmp_path, is_file
+):
+    """`sha256sum -c` knows no buckets."""
+    if is_file:
+        (tmp_path / "w.msgpack").write_bytes(to_bytes(TREE))
+        service.put("bkt", "one/w.msgpack", (tmp_path / "w.msgpack").read_bytes())
+        there = f"{service.root}/one/w.msgpack"
+    for sums in (f"{service.root}/my sums", str(tmp_path / "sums")):
+        said = surgery("seal", there, "--sha256sums", sums).out
+        (line,) = [line for line in said.splitlines() if "sha256sum" in line]
+        assert line.endswith("holds the files against it; `sha256sum -c` does in a copy on a disk")
+        words = shlex.split(line.split("`")[1])
+        assert words == ["surgery", "verify", there, "--like-manifest", sums]
+        assert surgery(*words[1:]).code == 0

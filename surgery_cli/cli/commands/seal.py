@@ -24,7 +24,7 @@ def seal(
     sha256sums: Annotated[
         str | None,
         setting(
-            "Write the SHA-256 of every file, the record's too, to FILE: `sha256sum -c` reads it in CKPT.",
+            "Write the SHA-256 of every file, the record's too, to FILE: `sha256sum -c` reads it in CKPT, on a disk.",
             Group.WRITE,
             "FILE",
             destination_address,

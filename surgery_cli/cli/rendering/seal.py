@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 from surgery_cli.console.page import Cell, Page
 from surgery_cli.console.printable import shown_path
+from surgery_cli.inputs.buckets import STARTS
 from surgery_cli.reports import Seal
 from surgery_cli.words.quantities import counted, leaves_text
 
@@ -19,7 +22,19 @@ def render(document: Seal, page: Page) -> None:
     )
     if document.sha256sums is not None:
         sums, folder = map(shown_path, (document.sha256sums.file, document.sha256sums.folder))
-        page.line(f"`sha256sum -c {sums}` holds the files against it, run in {folder}", indent=2)
+        if sums.startswith(STARTS) or folder.startswith(STARTS):
+            # of a single file the folder is no checkpoint
+            whole = (
+                folder
+                if folder.startswith(document.checkpoint)
+                else shown_path(document.checkpoint)
+            )
+            said = f"`surgery verify {quote(whole)} --like-manifest {quote(sums)}` holds the files against it"
+            page.line(f"{said}; `sha256sum -c` does in a copy on a disk", indent=2)
+        else:
+            page.line(
+                f"`sha256sum -c {sums}` holds the files against it, run in {folder}", indent=2
+            )
     for name in document.anew:
         page.line(Cell("anew: ", "doubtful"), f"{name} was on record as something else", indent=2)
     page.notes(document.notes, indent=2)
