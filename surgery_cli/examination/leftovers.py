@@ -10,7 +10,7 @@ from surgery_cli.examination.states import Condition, State
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.salvage.glance import Glance, glance
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import SET_ASIDE_SUFFIX, destination_of
+from surgery_cli.store.filesystem.listing import SET_ASIDE_SUFFIX, destination_of, removal_of
 from surgery_cli.store.filesystem.owners import is_staging, owner_of
 from surgery_cli.store.filesystem.processes import State as RunState
 from surgery_cli.store.write.bucket_leftovers import bucket_leftovers
@@ -101,7 +101,7 @@ def _set_aside(place: Place, seen: Footprint) -> Condition:
     left = None if isinstance(place.path, BucketPath) else glance(place.path)
     old, new = quote(str(place.path)), quote(str(whole))
     if filesystem.exists(whole):
-        todo = f"`rm -r {old}` once '{whole.name}' is known to be good{_with_leaves(left)}"
+        todo = f"`{removal_of(place.path)}` once '{whole.name}' is known to be good{_with_leaves(left)}"
     else:
         todo = f"`mv {old} {new}` brings it back"
     why = [f"it is what '{whole.name}' was before an interrupted `--force`"]

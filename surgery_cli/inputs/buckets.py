@@ -129,7 +129,7 @@ class Replaced(ServiceRefusal):
 def removal(path: Path, *, is_object: bool = False) -> str:
     """The command that removes what stands at a path: all below it, or one object, of which `aws` takes no other."""
     if not isinstance(path, BucketPath):
-        return f"rm -r {quote(str(path))}"
+        return f"{'rm' if is_object else 'rm -r'} {quote(str(path))}"
     command = {"gs": "gcloud storage rm", "s3": "aws s3 rm"}[path.scheme]
     if not is_object:
         command += {"gs": " -r", "s3": " --recursive"}[path.scheme]

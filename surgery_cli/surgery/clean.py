@@ -9,9 +9,9 @@ from shlex import quote
 from surgery_cli import reports
 from surgery_cli.errors import PlanError
 from surgery_cli.inputs.addresses import address
-from surgery_cli.inputs.buckets import BucketPath, path_at, removal
+from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import destination_of, reading
+from surgery_cli.store.filesystem.listing import destination_of, reading, removal_of
 from surgery_cli.store.filesystem.owners import is_staging, owner_of
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.argument import path_and_step
@@ -88,7 +88,7 @@ def _of_what_stays(left: Left) -> list[Note]:
         return []
     said = (
         f"what the run had put at '{left.destination}' stays, for '{left.stays}' is not its own: see what stands there,"
-        f" and remove it if nothing saves there: `{removal(left.destination)}`"
+        f" and remove it if nothing saves there: `{removal_of(left.destination)}`"
     )
     return [Consequence(DocsPage.RESUME, said)]
 

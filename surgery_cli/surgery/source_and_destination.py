@@ -17,12 +17,12 @@ from surgery_cli.errors import (
     SurgeryError,
 )
 from surgery_cli.inputs.addresses import destination_address
-from surgery_cli.inputs.buckets import BucketPath, path_at, removal
+from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.script.user_code import Say
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.array_file import ArrayFile
 from surgery_cli.store.filesystem.bucket_locks import claim_of, lock_around
-from surgery_cli.store.filesystem.listing import destination_of, step_name
+from surgery_cli.store.filesystem.listing import destination_of, removal_of, step_name
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.argument import refuse_step_of_run
 from surgery_cli.store.locate.being_written import is_marked
@@ -155,8 +155,8 @@ def _other_way(target: Path) -> str:
     """What to do where a destination is not replaced: of a part of a checkpoint nothing is to be removed."""
     around = checkpoint_around(target)
     if around is not None:
-        return f"name another directory: this one is a part of the checkpoint '{around}'"
-    return f"name another directory, or remove it first: `{removal(target)}`"
+        return f"name another place: this one is a part of the checkpoint '{around}'"
+    return f"name another place, or remove it first: `{removal_of(target)}`"
 
 
 def _kept_by_force(target: Path, *, goes_on: bool = False) -> str:

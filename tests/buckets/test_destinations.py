@@ -218,3 +218,20 @@ def test_what_is_advised_where_something_stands_is_accepted(s3, tmp_path, names)
             s3.remove(name)
     surgery.apply(there, "s3://bkt/new", RESCALED, options=Options(force=is_replaced))
     check(s3, "new", tmp_path)
+
+
+@pytest.mark.parametrize("options", [[], ["--force"]])
+def test_what_removes_the_destination_is_told_as_it_stands_there(
+    service, surgery, tmp_path, options
+):
+    """With `--recursive`, `aws s3 rm` adds a slash, and removes no single object."""
+    there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
+    service.put("bkt", "arr.npy", b"no checkpoint")
+    service.put("bkt", "folder/eval.json", b"{}")
+    command = {"gs": "gcloud storage rm", "s3": "aws s3 rm"}[service.root[:2]]
+    flag = {"gs": "-r ", "s3": "--recursive "}[service.root[:2]]
+    for name, given in (("arr.npy", ""), ("folder", flag)):
+        new = f"{service.root}/{name}"
+        refused = surgery("rescale", there, new, "params/w", "--by", "2", *options)
+        assert refused.code == 2
+        assert f"  name another place, or remove it first: `{command} {given}{new}`" in refused.err

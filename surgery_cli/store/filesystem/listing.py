@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Final, NamedTuple, ParamSpec, TypeVar
 
 from surgery_cli.errors import CheckpointError, NotPermittedError, ServiceFails
-from surgery_cli.inputs.buckets import Replaced, ServiceRefusal, path_at
+from surgery_cli.inputs.buckets import Replaced, ServiceRefusal, path_at, removal
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.permissions import barrier_before, who_may
@@ -224,6 +224,14 @@ def beginning(path: Path, count: int) -> bytes:
         return filesystem.read(path, count=count)
     except OSError as error:
         raise unreadable(path, error) from None
+
+
+def removal_of(path: Path) -> str:
+    """The command that removes what stands at a path, as it stands there: an object, or a folder and all below it."""
+    is_object = False
+    with suppress(OSError):
+        is_object = filesystem.is_file(path)
+    return removal(path, is_object=is_object)
 
 
 @contextmanager

@@ -129,5 +129,5 @@ def refuse_step_of_run(text: str) -> None:
     raise DestinationError(
         f"'{text}' names a step of the run '{found[1]}', and would be a directory beside it",
         why=f"every later command that says '{text}' would read that directory in the place of the step",
-        fix=f"for a step of the run: name '{found[1]}', with `--as-step {step}`; else name another directory",
+        fix=f"for a step of the run: name '{found[1]}', with `--as-step {step}`; else name another place",
     )

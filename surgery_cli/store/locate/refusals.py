@@ -20,6 +20,7 @@ from surgery_cli.store.filesystem.listing import (
     holds_pytree,
     holds_t5x,
     is_leftover,
+    removal_of,
     step_name,
     unfinished_name,
 )
@@ -170,7 +171,7 @@ def refuse_unfinished(path: Path, *, below: Path | None = None) -> None:
             raise CheckpointError(
                 f"'{part}' was set aside by a run of surgery that was interrupted",
                 why=f"it is the checkpoint that '{whole.name}' was to replace",
-                fix=f"`rm -r '{part}'` if '{whole.name}' is good, else `mv` it to a name of its own"
+                fix=f"`{removal_of(part)}` if '{whole.name}' is good, else `mv` it to a name of its own"
                 if filesystem.exists(whole)
                 else f"`mv '{part}' '{whole}'` brings it back",
             )

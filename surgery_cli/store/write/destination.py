@@ -8,7 +8,7 @@ from shlex import quote
 from typing import Final
 
 from surgery_cli.errors import DestinationError, WriteError
-from surgery_cli.inputs.buckets import BucketPath, removal
+from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import Lock, claim_of, lock_of
 from surgery_cli.store.filesystem.durability import may_write_into
@@ -16,6 +16,7 @@ from surgery_cli.store.filesystem.listing import (
     destination_of,
     is_leftover,
     is_record,
+    removal_of,
     unfinished_name,
 )
 from surgery_cli.store.filesystem.owners import OWNER_FILE
@@ -43,7 +44,7 @@ def check_address(destination: Path) -> None:
             )
 
 
-OUTSIDE: Final = "name a directory outside of it"
+OUTSIDE: Final = "name a place outside of it"
 
 
 def check_destination(destination: Path, source: Path, other_place: str = OUTSIDE) -> None:
@@ -60,19 +61,19 @@ def check_destination(destination: Path, source: Path, other_place: str = OUTSID
         raise DestinationError(
             f"'{destination}' has the name of an unfinished save",
             why="readers, this program among them, refuse such names",
-            fix="name another directory",
+            fix="name another place",
         )
     if is_record(real.name):
         raise DestinationError(
             f"'{destination}' has the name of a record",
             why="the record of a checkpoint, or of one beside, stands under such a name",
-            fix="name another directory",
+            fix="name another place",
         )
     if real == origin:
         raise DestinationError(
             f"'{destination}' is the source itself",
             why="the source is never written to",
-            fix="name another directory",
+            fix="name another place",
         )
     if origin in real.parents:
         raise DestinationError(
@@ -84,7 +85,7 @@ def check_destination(destination: Path, source: Path, other_place: str = OUTSID
         raise DestinationError(
             f"'{destination}' holds the source '{origin}'",
             why="replacing it would remove the source",
-            fix="name another directory",
+            fix="name another place",
         )
     if isinstance(real, BucketPath):  # folders are names, and only writing tells who may write
         return
@@ -192,7 +193,7 @@ def taken_over(destination: Path, lock: Path) -> WriteError:
         f"'{destination}' was taken over by another run, or cleaned, while this one was under way",
         why=f"'{lock}' is {'gone' if is_gone else 'not what this run has made, any more'}",
         fix=f"nothing says any more whose it is that stands at the destination, and some of it may be of this run:"
-        f" {shown}, `{removal(destination)}` removes it"
+        f" {shown}, `{removal_of(destination)}` removes it"
         if is_gone
         else f"what stands at the destination is not of this run, which keeps nothing: {shown}",
     )

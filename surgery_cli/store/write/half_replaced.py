@@ -9,7 +9,7 @@ from surgery_cli.errors import Problem
 from surgery_cli.inputs.buckets import BucketPath, removal
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import LEVELS
-from surgery_cli.store.filesystem.listing import STAGING_MARK, destination_of, step_name
+from surgery_cli.store.filesystem.listing import STAGING_MARK, destination_of, removal_of, step_name
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.being_written import is_marked
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover, leftovers_at
@@ -62,8 +62,9 @@ def _of_run(left: BucketLeftover) -> Problem:
     else:
         state = f"of that, '{lost}' is gone since, or another"
         stale = "" if is_over(left) else " --stale"
+        both = f"`{removal_of(destination)}` and `{removal(built)}`"
         ways.append(
-            f"where something whole is left of it, {taken_by(built)}; `{removal(destination)}` and `{removal(built)}`"
+            f"where something whole is left of it, {taken_by(built)}; {both}"
             f" remove both, and then `surgery clean {quote(str(destination))}{stale}` the rest"
         )
     puts = "was killed while it put" if is_over(left) else "that may still be at work puts"
@@ -79,7 +80,7 @@ def _without_lock(built: Path) -> Problem:
     """Where somebody has removed the lock, and nobody can tell any more who has made what stands there."""
     destination = destination_of(built)
     is_there = filesystem.exists(destination)
-    both = f"`{removal(destination)}` and " * is_there
+    both = f"`{removal_of(destination)}` and " * is_there
     return Problem(
         f"'{destination}' is half replaced: what stands there may be of two checkpoints"
         if is_there
