@@ -115,6 +115,10 @@ class ServiceRefusal(OSError):
         self.fix = fix
 
 
+class NoBucket(ServiceRefusal):
+    """There is no such bucket, as far as is to be seen."""
+
+
 class Replaced(ServiceRefusal):
     """An object is no longer the one that was found under its name: nothing of the new one was read."""
 

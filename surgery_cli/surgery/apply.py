@@ -223,7 +223,7 @@ def _ready(
     """Everything that is decided, checked and opened before anything is written."""
     source = prepared.checkpoint.location.root
     check_called(target, plan)
-    with reading(target):
+    with reading(target, is_destination=True):
         prepared = with_metrics_or_not(target, prepared, options)
         resumed = resumption_of(target, prepared, plan, options)
         stood = what_stands(target) if options.force else None  # before anything judges it

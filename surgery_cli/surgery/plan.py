@@ -61,7 +61,7 @@ def plan(
         done = finished_before(target, prepared, plan, options)
         if done is not None:
             return done
-        with reading(target):
+        with reading(target, is_destination=True):
             prepared = with_metrics_or_not(target, prepared, options)
             resumed = resumption_of(target, prepared, plan, options)
             check_target(target, prepared, force=options.force, built=resumed.built)

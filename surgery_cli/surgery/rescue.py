@@ -22,6 +22,7 @@ from surgery_cli.salvage.writing import NOTHING, KeptLeaf, places_kept
 from surgery_cli.script.user_code import Say, importing_once
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.being_written import claim_around
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
@@ -75,7 +76,8 @@ def rescue(
     before = fingerprint(place.root)
     target = None if destination is None else path_of(destination)
     if target is not None:
-        _check_target(target, place)
+        with reading(target, is_destination=True):
+            _check_target(target, place)
     survey, fills, other = surveyed(place, asked, memory_bytes, listener, say)
     rows = saved_rows(survey, fills)
     report = rescue_report(survey, rows, like, other)

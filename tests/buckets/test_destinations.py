@@ -235,3 +235,23 @@ def test_what_removes_the_destination_is_told_as_it_stands_there(
         refused = surgery("rescale", there, new, "params/w", "--by", "2", *options)
         assert refused.code == 2
         assert f"  name another place, or remove it first: `{command} {given}{new}`" in refused.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("rescale", "SOURCE", "DST", "params/w", "--by", "2"),
+        ("rescale", "SOURCE", "DST", "params/w", "--by", "2", "--dry-run"),
+        ("export", "SOURCE", "DST", "--to", "npz"),
+        ("rescue", "SOURCE", "DST"),
+    ],
+)
+def test_of_a_bucket_that_is_not_there_it_is_said_whose_it_is(service, surgery, tmp_path, words):
+    there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
+    none = f"{service.root[:5]}no-such"
+    places = {"SOURCE": there, "DST": f"{none}/new.npz" if "npz" in words else f"{none}/new"}
+    said = surgery(*(places.get(word, word) for word in words))
+    assert said.code == 3
+    assert said.err.startswith(f"error: the destination's bucket '{none}' is not there\n")
+    said = surgery("inspect", f"{none}/ck")
+    assert (said.code, "destination" in said.err) == (3, False)

@@ -59,6 +59,7 @@ def test_a_bucket_that_is_not_there_is_told(s3, source):
     with pytest.raises(SurgeryError) as failed:
         surgery.apply(source, "s3://no-such/new", RESCALED)
     assert failed.value.exit_code == 3
+    assert failed.value.problems[0].what == "the destination's bucket 's3://no-such' is not there"
     assert "there is no bucket 'no-such'" in failed.value.problems[0].why
 
 

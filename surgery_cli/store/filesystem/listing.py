@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, ParamSpec, TypeVar
 
 from surgery_cli.errors import CheckpointError, NotPermittedError, ServiceFails
-from surgery_cli.inputs.buckets import Replaced, ServiceRefusal, path_at, removal
+from surgery_cli.inputs.buckets import NoBucket, Replaced, ServiceRefusal, path_at, removal
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.permissions import barrier_before, who_may
@@ -235,8 +235,10 @@ def removal_of(path: Path) -> str:
 
 
 @contextmanager
-def reading(place: Path) -> Iterator[None]:
+def reading(place: Path, *, is_destination: bool = False) -> Iterator[None]:
     """What the system refuses while a checkpoint at ``place`` is read is said of the file that it refuses.
+
+    ``is_destination``: it is looked at since something is to be made there.
 
     Raises:
         CheckpointError: so.
@@ -244,6 +246,9 @@ def reading(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if is_destination and isinstance(error, NoBucket):
+            what = f"the destination's bucket '{error.filename}' is not there"
+            raise ServiceFails(what, why=error.strerror, fix=error.fix) from error
         raise unreadable(path_at(os.fsdecode(error.filename or place)), error) from error
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from surgery_cli.inputs.buckets import Replaced, ServiceRefusal
+from surgery_cli.inputs.buckets import NoBucket, Replaced, ServiceRefusal
 
 STREAMED_BYTES: Final = 8 << 20
 """What is larger is written piece by piece."""
@@ -161,7 +161,7 @@ def asking(
     except FileNotFoundError:
         if key is not None:
             raise
-        raise ServiceRefusal(
+        raise NoBucket(
             f"there is no bucket '{bucket}', or it is not to be seen with these credentials",
             address,
             f"check its name; {words.credentials}",
