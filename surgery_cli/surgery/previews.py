@@ -15,6 +15,7 @@ from surgery_cli.optimizer.follow.renamed_params import renamed_params
 from surgery_cli.planning import Plan
 from surgery_cli.settings.run import Options
 from surgery_cli.store.write.item_plan import Way
+from surgery_cli.store.write.strategy import reason_at
 from surgery_cli.surgery.axis_order import history, permutes_within_an_axis
 from surgery_cli.surgery.exporting import beside_notes, export_document, export_reason
 from surgery_cli.surgery.judged_checks import judged_checks, warnings_said
@@ -63,19 +64,20 @@ def previewed(
     items = prepared.plans.values()
     rearranged = [leaf for item in items for leaf in item.rearranged]
     chunks = {leaf.draft_path: sum(len(one.to) for one in leaf.taken) for leaf in rearranged}
+    root = prepared.checkpoint.location.root
+    target = None if destination is None else path_at(destination)
     strategy, reason = (
         "compact" if any(prepared.compact.values()) else "copy-on-write",
-        prepared.reason,
+        reason_at(prepared.reason, root, target),
     )
     export: reports.Exported | UnsetType = UNSET
     if prepared.output is not None:
-        target = None if destination is None else path_at(destination)
         export = export_document(prepared.checkpoint, prepared.plans, prepared.output, target)
         strategy, reason = "export", export_reason(export)
     called = [(path, names[path]) for path in draft.changed]
     called += [(path, sources[path]) for path in draft.removed]
     return reports.Preview(
-        source=str(prepared.checkpoint.location.root),
+        source=str(root),
         destination=destination,
         draft=draft.digest,
         strategy=strategy,

@@ -255,3 +255,26 @@ def test_of_a_bucket_that_is_not_there_it_is_said_whose_it_is(service, surgery, 
     assert said.err.startswith(f"error: the destination's bucket '{none}' is not there\n")
     said = surgery("inspect", f"{none}/ck")
     assert (said.code, "destination" in said.err) == (3, False)
+
+
+@pytest.mark.parametrize(
+    ("source", "new", "said"),
+    [
+        ("bucket", "bucket", "copied by the service: the result is independent of the source"),
+        ("bucket", "disk", "copied: the result is independent of the source"),
+        ("disk", "bucket", "copied: the result is independent of the source"),
+        ("disk", "disk", "refer to the source's own bytes"),
+    ],
+)
+@pytest.mark.parametrize("preview", [[], ["--dry-run"]])
+def test_whether_bytes_are_shared_is_said_as_it_is(
+    service, surgery, tmp_path, source, new, said, preview
+):
+    here = saved(tmp_path / "ck")
+    source = str(here) if source == "disk" else uploaded(service, here, f"{service.root}/ck")
+    new = str(tmp_path / "new") if new == "disk" else f"{service.root}/new"
+    words = ["rescale", source, new, "params/w", "--by", "2", "--link", "hard", *preview]
+    done = surgery(*words)
+    assert done.code == 0
+    (line,) = [line for line in done.out.splitlines() if line.startswith("copy-on-write: ")]
+    assert line.endswith(said)

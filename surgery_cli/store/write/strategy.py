@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import Literal
+from pathlib import Path
+from typing import Final, Literal
 
 import msgspec
 
+from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.boundary import Boundary
 from surgery_cli.store.open.item import Item, PytreeItem
@@ -138,6 +140,20 @@ def _bytes(extents: Iterable[Extent]) -> int:
     return sum(extent.length for extent in extents)
 
 
+KEEPING: Final = "unchanged leaves keep their own files"
+REFERRING: Final = "unchanged leaves refer to the source's own bytes"
+
+
+def reason_at(reason: str, source: Path, target: Path | None) -> str:
+    """The reason of ``is_compact`` as it is where source and result lie: with a bucket, they share no bytes."""
+    places = [place for place in (source, target) if place is not None]
+    if reason not in (KEEPING, REFERRING) or not any(isinstance(p, BucketPath) for p in places):
+        return reason
+    schemes = {place.scheme if isinstance(place, BucketPath) else "" for place in places}
+    by = " by the service" if len(schemes) == 1 and target is not None else ""
+    return f"unchanged files are copied{by}: the result is independent of the source"
+
+
 def is_compact(
     plan: ItemPlan, costs: Costs, wish: Literal["auto", "always", "never"]
 ) -> tuple[bool, str]:
@@ -145,13 +161,13 @@ def is_compact(
     if not isinstance(plan.item, PytreeItem) or plan.item.store is None:
         return False, ""
     if not isinstance(plan.item.store, OcdbtStore):
-        return False, "unchanged leaves keep their own files"
+        return False, KEEPING
     if wish != "auto":
         return wish == "always", f"`--compact {wish}`"
     if costs.dead_bytes > costs.own_bytes / 4 and costs.dead_bytes > WORTHWHILE_DEAD_BYTES:
         share = round(100 * costs.dead_bytes / costs.own_bytes)
         return True, f"{share} % of the linked bytes would be dead"
-    return False, "unchanged leaves refer to the source's own bytes"
+    return False, REFERRING
 
 
 def is_per_leaf(item: Item) -> bool:
