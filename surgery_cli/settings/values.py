@@ -74,9 +74,12 @@ def bytes_of(text: str, example: str, field: str) -> int:
         base = 1000 if (found[3] or "").upper() == "B" else 1024
         size = int(float(found[1]) * base**power)
     if not size:
+        is_number = re.fullmatch(_SIZE, text.strip().removeprefix("-"), re.IGNORECASE)
         raise PlanError(
             f"'{text}' is not a size",
-            why="a size is a number and a unit: KiB, MiB, GiB, TiB, or kB, MB, GB, TB",
+            why="it must be more than 0: a byte at least"
+            if is_number
+            else "a size is a number and a unit: KiB, MiB, GiB, TiB, or kB, MB, GB, TB",
             fix=Text("e.g. ", example),
             field=field,
         )

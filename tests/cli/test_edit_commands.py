@@ -235,6 +235,16 @@ def test_what_is_no_size_is_refused(surgery, checkpoint, tmp_path, text):
     ended = surgery("reshard", checkpoint, tmp_path / "new", f"--chunk-bytes={text}")
     assert (ended.code, ended.out) == (2, "")
     assert "is not a size" in ended.err
+    assert ("it must be more than 0" in ended.err) == (text in ("0", "0.5", "0.0001KiB", "-1GiB"))
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "-2GiB", "0.0MiB"])
+@pytest.mark.parametrize("option", ["--memory", "--rate"])
+def test_no_bytes_are_no_size_wherever_one_is_taken(surgery, checkpoint, tmp_path, option, text):
+    ended = surgery("cast", checkpoint, tmp_path / "new", "--to", "bfloat16", f"{option}={text}")
+    assert ended.code == 2
+    assert f"'{text}' is not a size" in ended.err
+    assert "  it must be more than 0: a byte at least" in ended.err
 
 
 @pytest.mark.parametrize("text", ["1", "10", "10B", "5KiB", "1023KiB"])
