@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
-from surgery_cli.errors import Problem, raise_all
+from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.settings.reshard import Reshard
 from surgery_cli.words.advice import Entry, FieldName, worded
 
@@ -49,7 +50,7 @@ def check_request(request: Reshard) -> None:
                 field="mesh",
             )
         )
-    if request.mesh is not None and not request.spec:
+    if ways == ["mesh"] and not request.spec and _is_mesh(request):
         problems.append(
             Problem(
                 worded("{mesh} says nothing of leaves without {spec}"),
@@ -59,3 +60,10 @@ def check_request(request: Reshard) -> None:
             )
         )
     raise_all(problems)
+
+
+def _is_mesh(request: Reshard) -> bool:
+    """False where the mesh cannot be read: that is said by itself, before what a mesh needs."""
+    with suppress(PlanError):
+        return bool(request.mesh_axes)
+    return False

@@ -20,6 +20,8 @@ def parse_mesh(text: str) -> dict[str, int]:
             wrong.append(f"'{part.strip()}' begins with no name of an axis")
         elif name in axes:
             wrong.append(f"it has the axis '{name}' twice")
+        elif not size:
+            wrong.append(f"the axis '{name}' has no size")
         elif not size.isdecimal() or int(size) < 1:
             wrong.append(f"the axis '{name}' has '{size}' devices, and needs 1 or more")
         axes[name] = int(size) if size.isdecimal() else 0

@@ -176,3 +176,28 @@ def test_an_empty_request_shows_one_that_can_be_pasted(tmp_path: Path) -> None:
         )
     for line in re.findall("`([^`]*)`", refused.value.problems[0].fix):
         plan_from_document({"reshard": {"mesh": {"fsdp": 16}, **YAML(typ="safe").load(line)}})
+
+
+@pytest.mark.parametrize(
+    ("mesh", "said"),
+    [
+        ("x", "the axis 'x' has no size"),
+        ("x=", "the axis 'x' has no size"),
+        ("x=0", "the axis 'x' has '0' devices, and needs 1 or more"),
+        ("a=2,a=4", "it has the axis 'a' twice"),
+    ],
+)
+def test_a_mesh_that_cannot_be_read_is_said_alone(places, tmp_path, command_line, mesh, said):
+    """What it needs beside it is said once it is one."""
+    found = command_line("reshard", places / "source", tmp_path / "new", "--mesh", mesh)
+    assert found.code == 2
+    assert found.err.startswith(f"error: '{mesh}' is not a mesh\n  {said}\n")
+    assert found.err.count("error: ") == 1
+
+
+def test_a_mesh_beside_another_layout_is_told_of_that_alone(places, tmp_path, command_line):
+    words = ["reshard", places / "source", tmp_path / "new", "--like", places / "source"]
+    found = command_line(*words, "--mesh", "fsdp=8")
+    assert found.code == 2
+    assert "takes one of `--mesh`, `--like` and `--like-init`" in found.err
+    assert "--spec" not in found.err
