@@ -119,7 +119,7 @@ class Replace(Partnered, tag="replace", kw_only=True, frozen=True):
         """The recipe for a leaf that is taken from ``origin``; it stays what it was, but for shape and chunks."""
         old, spec = spec, shaped(spec, self.shape)
         if donor.shape != spec.shape or _family(donor) != _family(spec):
-            raise _misfit(path, old, spec, origin, donor)
+            raise _misfit(path, old, spec, self._named(origin), donor)
         if donor.dtype == spec.dtype:
             chunks = (
                 {"chunk_shape": donor.chunk_shape, "write_shape": donor.write_shape}
@@ -130,7 +130,7 @@ class Replace(Partnered, tag="replace", kw_only=True, frozen=True):
             return Output.of(origin, kept)
         if not self.cast:
             raise PlanError(
-                f"'{origin.path}' has another dtype than '{path}'",
+                f"{self._named(origin)} has another dtype than '{path}'",
                 why=f"it is {donor.type_text}, the leaf {spec.type_text}",
                 fix=worded("add {cast: true} to convert it"),
                 field="cast",
@@ -139,9 +139,15 @@ class Replace(Partnered, tag="replace", kw_only=True, frozen=True):
         recipe = converted(Stored(origin, donor), after, path)
         return Output(recipe, origin, edits=(Edited("cast", Keeps()),))
 
+    def _named(self, origin: LeafRef) -> str:
+        """What is taken, and of what: a file of one array has no name of its own for it."""
+        assert isinstance(self.with_, str)
+        file = f"'{split_entry(self.with_)[0]}'"
+        return f"'{origin.path}' of {file}" if origin.path else file
+
 
 def _misfit(
-    path: LeafPath, old: LeafSpec, wanted: LeafSpec, origin: LeafRef, donor: LeafSpec
+    path: LeafPath, old: LeafSpec, wanted: LeafSpec, taken: str, donor: LeafSpec
 ) -> PlanError:
     """What is taken has another shape or kind than the leaf ``old``, or than the one that the edit says."""
     why = f"it is {donor.type_text}, the leaf {old.type_text}"
@@ -157,7 +163,7 @@ def _misfit(
                 "add {shape: '{}'} to give the leaf that shape: slots of the optimizer start anew, or come with it",
                 shape,
             )
-    return PlanError(f"'{origin.path}' does not fit '{path}'", why=why, fix=fix)
+    return PlanError(f"{taken} does not fit '{path}'", why=why, fix=fix)
 
 
 _ARRAYS = (LeafKind.ARRAY, LeafKind.NUMPY, LeafKind.SCALAR)

@@ -159,8 +159,13 @@ def test_a_file_of_one_array_serves_every_leaf_that_is_named() -> None:
         "params/a/kernel": LeafRef("w.npz", path_of("anything")),
         "params/b/kernel": LeafRef("w.npz", path_of("anything")),
     }
-    with pytest.raises(PlanError, match="'anything' does not fit 'params/a/bias'"):
+    with pytest.raises(PlanError, match=r"'anything' of 'w\.npz' does not fit 'params/a/bias'"):
         grafts(Replace(at="params/a/bias", with_="w.npz"), TREE, w__npz=only)
+    ints = ArraySource({"": np.ones((2, 3), np.int32)})
+    with pytest.raises(
+        PlanError, match=r"'w\.npy' (does not fit|has another dtype than) 'params/a/"
+    ):
+        grafts(Replace(at="params/a/kernel", with_="w.npy"), TREE, w__npy=ints)
 
 
 def test_a_checkpoint_of_one_leaf_elsewhere_does_not_stand_in() -> None:
