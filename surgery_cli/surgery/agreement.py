@@ -20,7 +20,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.surgery.file_versions import file_versions
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.unlike_plans import first_unlike
-from surgery_cli.words.lists import quoted
+from surgery_cli.words.lists import listed
 
 if TYPE_CHECKING:
     from surgery_cli.hosts.membership import Membership
@@ -42,13 +42,13 @@ def agree(
         PlanError: they differ from those of process 0, which says all of them.
     """
     own = {
-        "surgery": __version__,
-        "source": str(prepared.checkpoint.location.root),
-        "destination": str(filesystem.absolute(destination)),
+        "surgery": _said(__version__),
+        "source": _said(prepared.checkpoint.location.root),
+        "destination": _said(filesystem.absolute(destination)),
         "draft": prepared.draft.digest,
         _PLAN: msgspec.json.encode(plan.document()).decode(),
         _VERSIONS: msgspec.json.encode(file_versions(prepared.sources)).decode(),
-        "compact": " ".join(name for name, chosen in prepared.compact.items() if chosen),
+        "compact": _said(" ".join(name for name, chosen in prepared.compact.items() if chosen)),
         **_told(options),
         **_told(options.probe_options),
     }
@@ -69,10 +69,17 @@ def agree(
 def _told(settings: msgspec.Struct) -> dict[str, str]:
     """What goes for all processes of what a run was told, by option."""
     return {
-        f"`{declared.option}`": str(getattr(settings, name))
+        f"`{declared.option}`": _said(getattr(settings, name))
         for name, declared in settings_of(type(settings)).items()
         if not declared.of_host
     }
+
+
+def _said(value: object) -> str:
+    """A setting as who typed the command would say it."""
+    if value is None or isinstance(value, bool):
+        return "given" if value else "not given"
+    return f"'{value}'"
 
 
 def _disagreement(
@@ -83,7 +90,7 @@ def _disagreement(
     other: Mapping[str, str],
 ) -> Problem:
     here, there = other.get(what, ""), first.get(what, "")
-    said = f"its {what} is '{here}', there '{there}'"
+    said = f"its {what} is {here}, there {there}"
     if what == "draft" and here[DigestPart().source] != there[DigestPart().source]:
         said = f"its source's fingerprint, in its draft is '{here}', there '{there}'"
     elif what == "draft" and (
@@ -109,4 +116,5 @@ def _of_other_versions(first: Mapping[str, str], other: Mapping[str, str]) -> st
     """Which of the sources, by name, have other files; that of the run by where it stands."""
     here, there = (decode_json(told[_VERSIONS], dict[str, str]) for told in (other, first))
     names = [name for name, version in here.items() if there.get(name) != version]
-    return quoted([other["source"] if name == SOURCE else name for name in names], word="and")
+    told = [other["source"] if name == SOURCE else _said(name) for name in names]
+    return listed(told, word="and")

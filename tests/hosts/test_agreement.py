@@ -64,6 +64,14 @@ def test_an_option_on_one_process_alone_is_refused_by_name(name):
     assert name in OF_HOST or f"`{settings_of(Options)[name].option}`" in found
 
 
+def test_what_is_not_given_is_said_so():
+    """As who typed the command knows it: no None, True or False."""
+    said = refusal(Options(), Options(seed=9, force=True))
+    assert "its `--seed` is '9', there not given" in said
+    assert "its `--force` is given, there not given" in said
+    assert "its `--seed` is '0', there '9'" in refusal(Options(seed=9), Options(seed=0))
+
+
 @pytest.mark.parametrize("name", settings_of(CallOptions))
 def test_so_is_how_the_probe_calls_the_model(name):
     calls = otherwise(CallOptions(), name)
