@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path, PosixPath
@@ -117,6 +118,14 @@ class ServiceRefusal(OSError):
 
 class NoBucket(ServiceRefusal):
     """There is no such bucket, as far as is to be seen."""
+
+
+class NothingThere(FileNotFoundError):
+    """There is no object of that name; ``beside``: what its folder has."""
+
+    def __init__(self, address: str, beside: list[str]) -> None:
+        super().__init__(errno.ENOENT, os.strerror(errno.ENOENT), address)
+        self.beside = beside
 
 
 class Replaced(ServiceRefusal):

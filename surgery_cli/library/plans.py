@@ -48,9 +48,9 @@ def plan_from(planned: Planned, variables: Mapping[str, Any] = {}) -> Plan:
         _refuse_name(planned, "plan")
         return read_plan("-", settings=settings, stdin=io.StringIO(planned), name="the plan")
     if isinstance(planned, os.PathLike):
-        from surgery_cli.store import filesystem
+        from surgery_cli.store.filesystem.small_files import read_anew
 
-        return read_plan(os.fspath(planned), settings=settings, content=filesystem.read_anew)
+        return read_plan(os.fspath(planned), settings=settings, content=read_anew)
     if isinstance(planned, Operation):
         planned = [planned]
     if isinstance(planned, Mapping):
@@ -67,9 +67,9 @@ def policy_from(policy: Policy, variables: Mapping[str, Any] = {}) -> tuple[Poli
         _refuse_name(policy, "policy")
         return read_policy("-", settings=settings, stdin=io.StringIO(policy), name="the policy")
     if isinstance(policy, os.PathLike):
-        from surgery_cli.store import filesystem
+        from surgery_cli.store.filesystem.small_files import read_anew
 
-        return read_policy(os.fspath(policy), settings=settings, content=filesystem.read_anew)
+        return read_policy(os.fspath(policy), settings=settings, content=read_anew)
     if isinstance(policy, Mapping) or _is_list(policy):
         return policy_of_value(plain(policy), settings=settings)
     raise _other(policy, "policy", "the list of its rules")

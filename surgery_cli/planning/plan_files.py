@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, Literal, TextIO, TypeAlias
 
 from surgery_cli.errors import PlanError
-from surgery_cli.inputs.buckets import BucketPath, ServiceRefusal
+from surgery_cli.inputs.buckets import BucketPath, NothingThere, ServiceRefusal
 from surgery_cli.inputs.limits import PLAN
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.planning.json_text import parse_json
@@ -79,9 +79,13 @@ def _text_in_bucket(path: BucketPath, content: Callable[[Path], bytes], kind: Ki
     format_of(path, kind)
     try:
         return _decoded(content(path), str(path))
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        found = error.beside if isinstance(error, NothingThere) else []
+        beside = sorted(name for name in found if name.endswith(tuple(FORMATS)))
         raise PlanError(
-            f"there is no {kind} '{path}'", fix="check its name", file=str(path)
+            f"there is no {kind} '{path}'",
+            fix=nearest_fix(path.name, beside, otherwise="check its name"),
+            file=str(path),
         ) from None
     except OSError as error:
         fix = error.fix if isinstance(error, ServiceRefusal) else ""

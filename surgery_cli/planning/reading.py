@@ -68,7 +68,7 @@ def read_plan(
         settings: What fills `${name}` before `vars:` does; values are read as YAML reads unquoted text.
         stdin: What `-` reads; standard input by default.
         kinds: The operations by name; by default those of the table.
-        content: What reads the file; of those in buckets, `store.filesystem.read_anew`.
+        content: What reads the file; of those in buckets, `store.filesystem.small_files.read_anew`.
         is_linted: Variables may be left open, and those that nothing uses are a problem.
         name: What messages call what `-` reads.
 

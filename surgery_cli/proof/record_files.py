@@ -15,6 +15,7 @@ from surgery_cli.store.filesystem.durability import (
     sync_directory,
 )
 from surgery_cli.store.filesystem.interruptions import uninterrupted
+from surgery_cli.store.filesystem.small_files import read_anew
 from surgery_cli.store.filesystem.write_failures import write_failed
 from surgery_cli.store.write.aftermath import (
     NO_REPORT,
@@ -129,7 +130,7 @@ def _put_in_bucket(target: BucketPath, content: bytes, check: Callable[[], None]
     """As ``put_record``; an object is there whole or not at all, and only in the place of the one that was read."""
     try:
         with uninterrupted():
-            older = filesystem.read_anew(target) if filesystem.is_file(target) else None
+            older = read_anew(target) if filesystem.is_file(target) else None
             check()
             _put_after(target, older, content)
             try:
@@ -158,7 +159,7 @@ def _put_after(target: BucketPath, older: bytes | None, content: bytes) -> None:
         else:
             filesystem.replace_as_found(target, content)
     except FileExistsError:
-        if filesystem.read_anew(target) != content:
+        if read_anew(target) != content:
             raise
 
 

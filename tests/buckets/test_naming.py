@@ -52,6 +52,11 @@ def test_every_way_to_name_one_leads_there(bucket, surgery, tmp_path, monkeypatc
         "error: there is no plan 'gs://bkt/plans/none.yaml'",
         "  check its name",
     ]
+    bucket.put("bkt", "plans/nine.yaml", b"edits: []")
+    for command in ("apply", "plan", "lint"):
+        words = {"apply": [there, "x"], "plan": [there], "lint": []}[command]
+        ended = surgery(command, *words, "gs://bkt/plans/none.yaml")
+        assert (ended.code, "the nearest is `nine.yaml`" in ended.err) == (2, True)
     assert not Path("gs:").exists()
 
 

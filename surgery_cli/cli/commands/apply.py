@@ -43,9 +43,9 @@ def apply(
 
     def read() -> Plan:
         from surgery_cli.planning import read_plan
-        from surgery_cli.store import filesystem
+        from surgery_cli.store.filesystem.small_files import read_anew
 
-        return read_plan(plan, settings=set or {}, content=filesystem.read_anew)
+        return read_plan(plan, settings=set or {}, content=read_anew)
 
     files = output_files((), html, "apply", source, destination, plan)
     with failures_written(files):

@@ -52,11 +52,11 @@ def check(
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import checks
     from surgery_cli.planning import read_policy
-    from surgery_cli.store import filesystem
+    from surgery_cli.store.filesystem.small_files import read_anew
 
     files = output_files(output_to, html, "check", checkpoint, policy)
     with failures_written(files), progress(output) as listener:
-        rules = read_policy(policy, settings=set or {}, content=filesystem.read_anew)
+        rules = read_policy(policy, settings=set or {}, content=read_anew)
         found = surgery.check(
             checkpoint,
             rules,

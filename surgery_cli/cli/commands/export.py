@@ -78,11 +78,11 @@ def _with_output(
     """The plan of a file, then all leaves but those that are named left out, then the format."""
     from surgery_cli.operations.keep import Keep
     from surgery_cli.planning import Plan, plan_of, read_plan
-    from surgery_cli.store import filesystem
+    from surgery_cli.store.filesystem.small_files import read_anew
 
     first = Plan()
     if file is not None:
-        first = read_plan(file, settings=settings, content=filesystem.read_anew)
+        first = read_plan(file, settings=settings, content=read_anew)
     if first.output is not None:
         raise PlanError(
             f"'{file}' says by itself in which format the result is written",

@@ -49,9 +49,9 @@ def _content(file: Path) -> bytes:
     """What reads a plan; that of buckets is loaded where one lies there."""
     if not isinstance(file, BucketPath):
         return file.read_bytes()
-    from surgery_cli.store import filesystem
+    from surgery_cli.store.filesystem.small_files import read_anew
 
-    return filesystem.read_anew(file)
+    return read_anew(file)
 
 
 def _render(document: Linted, page: Page) -> None:

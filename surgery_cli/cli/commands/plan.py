@@ -55,7 +55,7 @@ def plan(
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import preview
     from surgery_cli.planning import read_plan
-    from surgery_cli.store import filesystem
+    from surgery_cli.store.filesystem.small_files import read_anew
 
     if inverse != (plan is None):
         raise PlanError(
@@ -67,7 +67,7 @@ def plan(
         return _print_inverse(source, html, options, output)
     files = output_files((), html, "plan", source, plan, destination)
     with failures_written(files), progress(output):
-        read = read_plan(plan, settings=set or {}, content=filesystem.read_anew)
+        read = read_plan(plan, settings=set or {}, content=read_anew)
         found = surgery.plan(
             source, read, destination=destination, options=options, say=saying(output)
         )

@@ -185,12 +185,6 @@ def expect(place: Place, ranges: Iterable[tuple[int, int]]) -> None:
     system_of(place).expect(place, ranges)
 
 
-def read_anew(place: Place) -> bytes:
-    """As ``read`` of all, of what stands there now."""
-    forget(place)
-    return read(place)
-
-
 def create(place: Place) -> BinaryIO:
     """A new file, to be written once. Raises FileExistsError where one stands."""
     return system_of(place).create(place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from surgery_cli.inputs.buckets import BucketPath, NothingThere
 from surgery_cli.inputs.limits import METADATA, Limit, check_values
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.interruptions import Threads
@@ -21,6 +22,22 @@ def read_small(place: Place, limit: Limit = METADATA) -> bytes:
     content = filesystem.read(place)
     check_values(content, f"'{place}'")
     return content
+
+
+def read_anew(place: Path) -> bytes:
+    """As ``read`` of all, of what stands there now.
+
+    Raises:
+        NothingThere: nothing does, in a bucket; what its folder holds was seen by then.
+    """
+    filesystem.forget(place)
+    try:
+        return filesystem.read(place)
+    except FileNotFoundError as error:
+        if not isinstance(place, BucketPath):
+            raise
+        beside = [entry.name for entry in filesystem.entries_if_any(place.parent)]
+        raise NothingThere(str(place), beside) from error
 
 
 def fetch_together(files: Sequence[Place]) -> None:
