@@ -26,7 +26,11 @@ class WritingOptions(AbovePlan, frozen=True, kw_only=True):
     step: Step = None
     item: Item = None
     force: Annotated[
-        bool, setting("Replace an existing DST, once the new one is whole.", Group.WRITE)
+        bool,
+        setting(
+            "Replace an existing DST, once the new one is whole; of a run, all of its steps go.",
+            Group.WRITE,
+        ),
     ] = False
     as_step: Annotated[
         int | None,

@@ -38,6 +38,7 @@ def test_force_names_the_steps_that_go_with_a_run(surgery, checkpoint, tmp_path,
     assert done.code == 0
     assert "replaces '" in done.out + done.err
     assert "its 2 steps (250, 500) go" in (done.out + done.err).replace("\n", " ")
+    assert "of a run, all of its steps go." in " ".join(surgery("help", "rescale").out.split())
     again = surgery("rescale", checkpoint, run, *EDIT, "-q")
     assert (" steps (" in again.err) == (look == ["--dry-run"])  # one step is what takes its place
 
