@@ -51,7 +51,7 @@ def inspect(
         only: `bad`: read every value, and show what is wrong alone.
         digests: Read every value: a digest of each leaf.
         optimizer: Name the states of the optimizer, their slots and clocks.
-        memory_bytes: Bytes of tensors in memory at once, at most.
+        memory_bytes: Bytes of tensors in memory at once; a 16 MiB block or a stored chunk may take more, which is said.
 
     Raises:
         PlanError: nothing stands there, or a pattern names nothing.
@@ -148,7 +148,7 @@ def diff(
         structure: Compare paths, kinds, shapes and dtypes alone.
         rtol: Values agree that are no further apart than `atol + rtol × magnitude`.
         atol: See `rtol`.
-        memory_bytes: Bytes of tensors in memory at once, at most.
+        memory_bytes: Bytes of tensors in memory at once; a 16 MiB block or a stored chunk may take more, which is said.
 
     Raises:
         PlanError: nothing stands there, or a pattern names nothing on either side.
@@ -191,7 +191,7 @@ def verify(
         allow_non_finite: NaN and infinities are no finding.
         step: Which step of a run; the newest finished one by default.
         item: Which item of a step.
-        memory_bytes: Bytes of tensors in memory at once, at most.
+        memory_bytes: Bytes of tensors in memory at once; a 16 MiB block or a stored chunk may take more, which is said.
 
     Raises:
         PlanError: nothing stands there.

@@ -40,7 +40,7 @@ LikeInit = Annotated[
 Memory = Annotated[
     Annotated[int, Meta(ge=LEAST_MEMORY)],
     setting(
-        "Bytes of tensors in memory at once, at most.",
+        "Bytes of tensors in memory at once; a 16 MiB block or a stored chunk may take more, which is said.",
         Group.MEMORY,
         "SIZE",
         option="--memory",

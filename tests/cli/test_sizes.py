@@ -2,6 +2,8 @@
 
 import re
 
+import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
 from tests.cli.command_lines import commands
@@ -67,3 +69,26 @@ def test_a_count_is_refused_in_words_or_is_one(ended, name, option, value):
     assert "Traceback" not in result.err
     if value.endswith("-1"):
         assert result.code in (2, 3)
+
+
+@pytest.mark.parametrize("shape", [(1 << 20,), (1 << 22,)])
+def test_more_than_the_memory_that_is_allowed_is_taken_where_it_must_be_and_said(
+    surgery, tmp_path, shape
+):
+    """For one block of less than 16 MiB, and for a stored chunk; as help, README and docs say."""
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "ck", {"w": np.ones(shape, np.float32)})
+    done = surgery(
+        "cast",
+        tmp_path / "ck",
+        tmp_path / "new",
+        "w",
+        "--to",
+        "bfloat16",
+        "--quiet",
+        "--memory",
+        "1MiB",
+    )
+    assert done.code == 0
+    assert "at once, more than `--memory` allows: " in done.err
+    assert "; the run goes on with that much, which `--memory " in done.err
