@@ -104,5 +104,7 @@ def _set_aside(place: Place, seen: Footprint) -> Condition:
         todo = f"`{removal_of(place.path)}` once '{whole.name}' is known to be good{_with_leaves(left)}"
     else:
         todo = f"`mv {old} {new}` brings it back"
-    why = [f"it is what '{whole.name}' was before an interrupted `--force`"]
+    why = [
+        f"it is what '{whole.name}' was before an interrupted `--force`, or what else came to that"
+    ]
     return _leftover(place, seen, left, why, todo)

@@ -30,10 +30,10 @@ from surgery_cli.store.filesystem.write_failures import is_of_writing, write_fai
 from surgery_cli.store.write.aftermath import begin_anew, remaining_notes, with_aftermath
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover, remove_dead
 from surgery_cli.store.write.bucket_staging import BucketStaging
-from surgery_cli.store.write.built_files import what_stands
 from surgery_cli.store.write.leftovers import Leftover
 from surgery_cli.store.write.resumable_bucket_staging import ResumableBucketStaging
 from surgery_cli.store.write.resumable_staging import ResumableStaging
+from surgery_cli.store.write.set_aside import what_may_go
 from surgery_cli.store.write.staging import Staging
 from surgery_cli.surgery.config_notes import config_notes
 from surgery_cli.surgery.expected_draft import check_expected
@@ -226,7 +226,7 @@ def _ready(
     with reading(target, is_destination=True):
         prepared = with_metrics_or_not(target, prepared, options)
         resumed = resumption_of(target, prepared, plan, options)
-        stood = what_stands(target) if options.force else None  # before anything judges it
+        stood = what_may_go(target) if options.force else None  # before anything judges it
         refuse_another_run(target, prepared.checkpoint.location.argument, options)
         check_target(target, prepared, force=options.force, built=resumed.built)
         check_new_step(target, prepared)
@@ -248,6 +248,7 @@ def _ready(
         Consequence(DocsPage.HOW_IT_WRITES, f"removed '{path}', which a killed run had left")
         for path in removed
     ]
+    notes += remaining_notes()
     if restored is not None:
         said = f"restored '{restored}', which an interrupted run had set aside"
         notes.insert(

@@ -15,6 +15,7 @@ from surgery_cli.store.filesystem.listing import destination_of, reading, remova
 from surgery_cli.store.filesystem.owners import is_staging, owner_of
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.argument import path_and_step
+from surgery_cli.store.write.aftermath import begin_anew, remaining_notes, set_aside
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover, bucket_leftovers
 from surgery_cli.store.write.finishing import check_can_finish, finish
 from surgery_cli.store.write.half_replaced import half_replaced
@@ -27,7 +28,7 @@ from surgery_cli.store.write.leftovers import (
     leftovers_of,
 )
 from surgery_cli.store.write.resumable_staging import amount_of, goes_on
-from surgery_cli.store.write.staging import set_aside_of
+from surgery_cli.store.write.set_aside import set_aside_of
 from surgery_cli.store.write.strays import strays
 from surgery_cli.words.notes import Consequence, Note, Remark
 from surgery_cli.words.pages import DocsPage
@@ -50,6 +51,7 @@ def clean(place: str, *, stale: bool = False, dry_run: bool = False) -> reports.
         raise PlanError(
             "the path is empty", fix="name a destination, or the directory it stands in"
         )
+    begin_anew()
     text = address(place)
     path = path_at(text)
     _check_name(text, path)
@@ -78,7 +80,7 @@ def clean(place: str, *, stale: bool = False, dry_run: bool = False) -> reports.
         finished=finished,
         kept=kept,
         dry_run=dry_run,
-        notes=[*notes, *_notes(path, kept)],
+        notes=[*notes, *remaining_notes(), *_notes(path, kept)],
     )
 
 
@@ -150,7 +152,7 @@ def _notes(path: Path, kept: list[reports.LeftoverRow]) -> list[Note]:
         if (mixture := half_replaced(destination_of(path_at(row.path)))) is not None:
             said = f"{mixture.what}: {mixture.why}; {mixture.fix}"
             notes.append(Consequence(DocsPage.FORCE, said))
-    if not isinstance(path, BucketPath) and (old := set_aside_of(path)) is not None:
+    if not isinstance(path, BucketPath) and (old := set_aside_of(path)) not in {None, *set_aside}:
         fate = (
             "stays until you remove it"
             if filesystem.exists(path)
@@ -159,7 +161,7 @@ def _notes(path: Path, kept: list[reports.LeftoverRow]) -> list[Note]:
         notes.append(
             Consequence(
                 DocsPage.FORCE,
-                f"'{old}' is what stood there before an interrupted `--force`; it {fate}",
+                f"'{old}' is what stood there before an interrupted `--force`, or what else came to that; it {fate}",
             )
         )
     return notes

@@ -41,7 +41,7 @@ from surgery_cli.store.write.destination import (
 )
 from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.inventory import inventory_at
-from surgery_cli.store.write.staging import recover_old, set_aside_of
+from surgery_cli.store.write.set_aside import recover_old, set_aside_of
 from surgery_cli.surgery.others_inside import refuse_to_lose_others
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.put_into import checkpoint_around, refuse_step_in_step

@@ -49,6 +49,18 @@ def _rename_folder(source: Path, target: Path) -> None:
         raise
 
 
+def rename_if_free(source: Path, target: Path) -> None:
+    """As ``rename_exclusively``, by renames alone, so that ``source`` is gone; no folder with something in it is lost.
+
+    Where the system cannot refuse in the same step, a file of the same instant would be replaced.
+    """
+    if _renameat2(source, target, _RENAME_NOREPLACE):
+        return
+    if os.path.lexists(target):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+    source.rename(target)
+
+
 def make_private_folder(folder: Path) -> None:
     """Make a directory into which nobody else may look."""
     folder.mkdir(0o700)

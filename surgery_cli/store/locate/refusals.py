@@ -169,8 +169,8 @@ def refuse_unfinished(path: Path, *, below: Path | None = None) -> None:
         if part.name.endswith(SET_ASIDE_SUFFIX):
             whole = part.with_name(part.name.removesuffix(SET_ASIDE_SUFFIX))
             raise CheckpointError(
-                f"'{part}' was set aside by a run of surgery that was interrupted",
-                why=f"it is the checkpoint that '{whole.name}' was to replace",
+                f"'{part}' was set aside by a run of surgery",
+                why=f"it is the checkpoint that '{whole.name}' was to replace, or what else came to that",
                 fix=f"`{removal_of(part)}` if '{whole.name}' is good, else `mv` it to a name of its own"
                 if filesystem.exists(whole)
                 else f"`mv '{part}' '{whole}'` brings it back",

@@ -10,7 +10,7 @@ import msgspec
 
 from surgery_cli.errors import SurgeryError
 from surgery_cli.inputs.buckets import BucketPath
-from surgery_cli.store.filesystem.listing import destination_of
+from surgery_cli.store.filesystem.listing import SET_ASIDE_SUFFIX, destination_of
 from surgery_cli.words.advice import NOTHING_LEFT, Left, Text, joined
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
@@ -43,13 +43,16 @@ kept: Final[list[str]] = []
 """What the last run in this process has left so that another one goes on from there, in a sentence."""
 
 
+set_aside: Final[list[Path]] = []
+"""What something else wrote to the destination while the last run in this process replaced it, where that is kept."""
+
 unknown: Final[list[str]] = []
 """What this process, one of several, does not know of what the last run has left: who says it, or what shows it."""
 
 
 def begin_anew() -> None:
     """A run begins: nothing is to be said of an earlier one."""
-    for known in (completed, remaining, kept, unknown):
+    for known in (completed, remaining, kept, set_aside, unknown):
         known.clear()
 
 
@@ -65,12 +68,20 @@ def aftermath() -> str:
 
 
 def remaining_notes() -> list[Consequence]:
-    """What the last run in this process could not remove, and what will."""
+    """What the last run in this process did not remove: what was not its own, and what it could not, and what will."""
     found: dict[Path, list[Path]] = {}
+    came = [
+        Consequence(
+            DocsPage.FORCE,
+            f"'{path}' keeps what something else wrote to '{path.name.removesuffix(SET_ASIDE_SUFFIX)}' while that was"
+            " replaced: see whether it is still wanted",
+        )
+        for path in set_aside
+    ]
     for path in remaining:  # in a bucket, what was built and its lock go with one command
         named = destination_of(path) if isinstance(path, BucketPath) else path
         found.setdefault(named, []).append(path)
-    return [
+    return came + [
         Consequence(
             DocsPage.HOW_IT_WRITES,
             f"{quoted(paths, word='and')} could not be removed: `surgery clean {quote(str(named))}` once that is"
@@ -84,7 +95,7 @@ def with_aftermath(error: SurgeryError) -> SurgeryError:
     """The error of a run that had begun to write, saying what stands now."""
     if completed:
         error.problems = tuple(msgspec.structs.replace(p, fix=aftermath()) for p in error.problems)
-    elif remaining or kept or unknown:
+    elif remaining or kept or set_aside or unknown:
         error.problems = tuple(
             msgspec.structs.replace(p, fix=_with_what_is_left(p.fix)) for p in error.problems
         )

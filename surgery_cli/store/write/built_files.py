@@ -79,12 +79,14 @@ def what_stands(place: Path) -> Stood:
     else:
         found = ((file, filesystem.status(file)) for file in names_below(place))
     begin = len(str(place))  # the same place may be told by a path from elsewhere
-    return {
-        path[begin:]: (st.st_ino,)
-        if S_ISDIR(st.st_mode)
-        else (st.st_ino, st.st_size, st.st_mtime_ns)
-        for path, st in found
-    }
+    return {path[begin:]: told(st) for path, st in found}
+
+
+def told(status: Status) -> tuple[int, ...]:
+    """What tells a folder, a link or a file from what comes in its place."""
+    if S_ISDIR(status.st_mode):
+        return (status.st_ino,)
+    return (status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _on_disk(place: Path) -> Iterator[tuple[str, Status]]:
@@ -125,13 +127,15 @@ def written_to(unlike: Collection[Path], gone: Collection[Path]) -> RemovedError
     )
 
 
-def check_replaced(destination: Path, stood: Stood) -> None:
+def check_replaced(destination: Path, stood: Stood, at: Path | None = None) -> None:
     """What is about to be replaced is what stood there when the run began, or gone: no later save, nor a part of one.
+
+    ``at``: where it is by now, if it was moved.
 
     Raises:
         DestinationError: something else was written there since.
     """
-    now = what_stands(destination)
+    now = what_stands(destination if at is None else at)
     if now and (others := sorted({name for name, _ in now.items() ^ stood.items()})):
         files = quoted([f"{destination}{name}" for name in others], 3, word="and")
         raise DestinationError(

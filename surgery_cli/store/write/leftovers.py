@@ -19,6 +19,7 @@ from surgery_cli.store.filesystem.owners import is_staging, name_before, owner_o
 from surgery_cli.store.filesystem.processes import Owner, State
 from surgery_cli.store.write.commit_marks import companion_of
 from surgery_cli.store.write.journal import Journal, journal_in
+from surgery_cli.store.write.set_aside import remove_replaced
 from surgery_cli.store.write.staging import remove
 
 
@@ -83,14 +84,18 @@ class Leftover(msgspec.Struct, frozen=True):
             WriteError: something in it cannot be removed.
         """
         try:
-            remove(self.path if self.journal is None else take_over(self.path))
+            place = self.path if self.journal is None else take_over(self.path)
+            remove_replaced(place)
+            remove(place)
         except FileNotFoundError:
             return False
         except OSError as error:
             raise WriteError(
                 f"'{self.path}' cannot be removed",
                 why=f"{error.strerror}: '{error.filename}'",
-                fix="remove it as the user who made it",
+                fix="remove that, or give it another name, and run the command again"
+                if isinstance(error, FileExistsError)
+                else "remove it as the user who made it",
             ) from error
         return True
 

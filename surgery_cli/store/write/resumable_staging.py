@@ -26,6 +26,7 @@ from surgery_cli.store.write.aftermath import begin_anew, kept
 from surgery_cli.store.write.built_files import Stood, raise_of_built
 from surgery_cli.store.write.journal import Head, Journal, Placed, Whole, journal_in, new_journal
 from surgery_cli.store.write.leftovers import Left, Leftover, leftovers_of
+from surgery_cli.store.write.set_aside import REPLACING_FILE
 from surgery_cli.store.write.staging import Staging
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.invocation import the_same
@@ -80,6 +81,7 @@ class ResumableStaging(Staging):
                 self.journal = journal
         except FileNotFoundError:
             raise being_written(left) from None
+        filesystem.delete(self.directory / REPLACING_FILE)
         let_owner_write(self.directory)
         if journal.placed is None:  # it was cut short before anything was computed
             filesystem.delete_below(self.new)

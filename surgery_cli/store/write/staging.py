@@ -10,18 +10,18 @@ from types import TracebackType
 from typing import Self
 
 from surgery_cli.errors import RemovedError, WriteError
-from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.durability import (
     exchange,
     rename,
     rename_exclusively,
+    rename_if_free,
     sync_directory,
     sync_tree,
 )
 from surgery_cli.store.filesystem.interruptions import uninterrupted
-from surgery_cli.store.filesystem.listing import SET_ASIDE_SUFFIX, STAGING_MARK
-from surgery_cli.store.filesystem.owners import OWNER_FILE, make_owned, name_before
+from surgery_cli.store.filesystem.listing import STAGING_MARK
+from surgery_cli.store.filesystem.owners import make_owned, name_before
 from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.write.aftermath import (
     NO_REPORT,
@@ -30,6 +30,7 @@ from surgery_cli.store.write.aftermath import (
     begin_anew,
     kept,
     remaining,
+    set_aside,
 )
 from surgery_cli.store.write.built_files import (
     Stood,
@@ -37,9 +38,19 @@ from surgery_cli.store.write.built_files import (
     check_replaced,
     names_below,
     raise_of_built,
+    what_stands,
 )
 from surgery_cli.store.write.destination import already_there, real_path
 from surgery_cli.store.write.journal import Journal, Placed
+from surgery_cli.store.write.set_aside import (
+    OLD_RECORD,
+    aside_of,
+    put_aside,
+    remove_known,
+    remove_replaced,
+    with_record,
+    write_replacing,
+)
 
 
 class Staging:
@@ -56,6 +67,7 @@ class Staging:
         """``replaces``: what stood there when the run began, if that may be replaced."""
         self.destination = real_path(destination)
         self._replaces = replaces
+        self._stood, self._stood_beside = with_record(replaces or {})
         self.directory = self.destination.with_name(
             f".{self.destination.name}{STAGING_MARK}{secrets.token_hex(4)}"
         )
@@ -63,6 +75,7 @@ class Staging:
         self._is_committed = False
         self._is_needed = False
         self._built: frozenset[str] = frozenset()
+        self._before_exchange: Stood = {}
 
     @property
     def new(self) -> Path:
@@ -110,6 +123,7 @@ class Staging:
             rename(self.directory, named)
         for directory in (self.directory, named):
             with suppress(OSError):
+                remove_replaced(directory)
                 filesystem.delete_below(directory)
             if filesystem.is_taken(directory):
                 remaining.append(directory)
@@ -161,17 +175,19 @@ class Staging:
         Whoever looks in between finds a checkpoint without a record, never one beside the record of another.
         """
         if self._replaces is not None:
-            check_replaced(self.destination, self._replaces)
+            check_replaced(self.destination, self._stood)
+            check_replaced(self._companion, self._stood_beside)
+            self._before_exchange = write_replacing(self.directory, self._replaces, self.new)
         elif filesystem.is_taken(self.destination):
             raise already_there(self.destination)
-        aside = self.directory / f"{OWNER_FILE}.record"
+        aside = self.directory / OLD_RECORD
         has_record = filesystem.is_taken(self._companion)
         if has_record:
             rename(self._companion, aside)
         try:
-            if (
-                has_record
-            ):  # after a power cut, too, no checkpoint stands beside the record of another
+            if has_record and self._replaces is not None:
+                check_replaced(self._companion, self._stood_beside, aside)
+            if has_record:  # after a power cut, too, none stands beside another checkpoint
                 sync_directory(self.destination.parent)
             replaced = self._take_place()
         except BaseException:
@@ -184,12 +200,12 @@ class Staging:
     def _put_back(self, record: Path) -> None:
         """The old record belongs beside the old checkpoint; where that fails too, it is the one thing that stays."""
         try:
-            rename(record, self._companion)
+            rename_if_free(record, self._companion)
         except OSError:
             self._is_needed = True
             kept.append(
                 f"'{self.directory}' keeps the record of '{self.destination}', which could not be put back:"
-                f" `mv {quote(str(record))} {quote(str(self._companion))}`"
+                f" `mv -n {quote(str(record))} {quote(str(self._companion))}`"
             )
 
     def _complete(self, stands: Completed, replaced: Path | None) -> None:
@@ -202,14 +218,19 @@ class Staging:
         if filesystem.exists(built):
             stands.lacks = f"its record '{self._companion}' is missing{and_beside}"
             sync_tree(built)
-            rename(built, self._companion)
+            try:
+                rename_if_free(built, self._companion)
+            except FileExistsError:  # it came just now, beside what was replaced
+                put_aside(self._companion, self._companion)
+                rename_if_free(built, self._companion)
         stands.lacks = NOT_LASTING + and_beside
         sync_directory(self.destination.parent)
         for folder in self._made_parents:
             sync_directory(folder.parent)
         if replaced is not None:
             stands.lacks = beside
-            remove(replaced)
+            if not remove_known(replaced, self._stood):
+                set_aside.append(replaced)
         stands.lacks = NO_REPORT
 
     def _take_place(self) -> Path | None:
@@ -225,47 +246,49 @@ class Staging:
     def _replace(self) -> Path | None:
         """Put the new in the place of the old, which goes only once the new stands; returns where it is then."""
         if exchange(self.new, self.destination):
+            self._look_at_exchanged()
             return None  # the old one now lies in the staging directory, and goes with it
-        old = self.destination.with_name(self.destination.name + SET_ASIDE_SUFFIX)
-        rename(self.destination, old)
+        old = aside_of(self.destination)
+        rename_if_free(self.destination, old)
         try:
-            rename(self.new, self.destination)
-        except OSError:
+            check_replaced(self.destination, self._stood, old)
+            rename_exclusively(self.new, self.destination)
+        except BaseException as error:
             self._bring_back(old)
+            if isinstance(error, FileExistsError):
+                check_replaced(self.destination, {})
             raise
         return old
+
+    def _look_at_exchanged(self) -> None:
+        """What came to the old one before it was exchanged is no part of it: then both go back to their places."""
+        try:
+            check_replaced(self.destination, self._stood, self.new)
+        except BaseException:
+            if self._is_exchanged_back():
+                if self.journal is not None and what_stands(self.new) != self._before_exchange:
+                    self.journal.is_withdrawn = True  # what came there is no part of it, either
+                raise
+            try:
+                put_aside(self.new, self.destination)
+            except OSError:
+                self._is_needed = True
+                set_aside.append(self.new)
+
+    def _is_exchanged_back(self) -> bool:
+        with suppress(OSError):
+            return exchange(self.new, self.destination)
+        return False
 
     def _bring_back(self, old: Path) -> None:
         """Give what was set aside its name again; where that fails too, the user is told where it is."""
         try:
-            rename(old, self.destination)
+            rename_if_free(old, self.destination)
         except OSError:
             kept.append(
                 f"'{old}' is what stood at '{self.destination}', and could not be put back:"
-                f" `mv {quote(str(old))} {quote(str(self.destination))}`, or the same command once that is possible"
+                f" `mv -n {quote(str(old))} {quote(str(self.destination))}`, or the same command once that is possible"
             )
-
-
-def set_aside_of(destination: Path) -> Path | None:
-    """``DST.surgery-old``, if an interrupted exchange left it."""
-    if isinstance(destination, BucketPath):  # nothing is renamed there
-        return None
-    real = real_path(destination)
-    old = real.with_name(real.name + SET_ASIDE_SUFFIX)
-    return old if filesystem.is_taken(old) else None
-
-
-def recover_old(destination: Path) -> Path | None:
-    """Restore ``DST.surgery-old`` that an interrupted exchange left; returns what was restored.
-
-    Where something else stands at the destination by now, both are left as they are: whose it is cannot be told.
-    """
-    real, old = real_path(destination), set_aside_of(destination)
-    if old is None or filesystem.is_taken(real):
-        return None
-    rename(old, real)
-    sync_directory(real.parent)
-    return real
 
 
 def remove(path: Path) -> None:
