@@ -228,7 +228,10 @@ def _hold_rescued(broken, new, surely, layout, table):
         return
     surgery.rescue(str(broken), str(new), allow_partial=True)
     values = {}
-    for place in [new / name for name in ITEMS if (new / name).exists()] or [new]:
+    trees = (
+        [front.rstrip("/")] if front else ITEMS
+    )  # of another item, what is left comes along as it is
+    for place in [new / name for name in trees if (new / name).exists()] or [new]:
         item = new / "state" if (new / "state").exists() else place
         before = f"{place.name}/" if place != new else front
         values |= {before + name.replace(".", "/"): v for name, v in restored(item).items()}
@@ -239,7 +242,9 @@ def _hold_rescued(broken, new, surely, layout, table):
 
 
 def _only_item(broken):
-    (name,) = [name for name in ITEMS if (broken / name).is_dir()]
+    there = [name for name in ITEMS if (broken / name).is_dir()]
+    described = [name for name in there if (broken / name / "_METADATA").exists()]
+    (name,) = there if len(there) == 1 else described
     return name
 
 
