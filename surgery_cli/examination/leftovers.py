@@ -13,7 +13,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import SET_ASIDE_SUFFIX, destination_of, removal_of
 from surgery_cli.store.filesystem.owners import is_staging, owner_of
 from surgery_cli.store.filesystem.processes import State as RunState
-from surgery_cli.store.write.bucket_leftovers import bucket_leftovers
+from surgery_cli.store.write.dead_in_buckets import bucket_leftovers
 from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.leftovers import Left, Leftover, is_over
 from surgery_cli.store.write.resumable_staging import amount_of, goes_on

@@ -28,8 +28,9 @@ from surgery_cli.store.filesystem.request_counts import (
 )
 from surgery_cli.store.filesystem.write_failures import is_of_writing, write_failed
 from surgery_cli.store.write.aftermath import begin_anew, remaining_notes, with_aftermath
-from surgery_cli.store.write.bucket_leftovers import BucketLeftover, remove_dead
+from surgery_cli.store.write.bucket_leftovers import BucketLeftover
 from surgery_cli.store.write.bucket_staging import BucketStaging
+from surgery_cli.store.write.dead_in_buckets import remove_dead
 from surgery_cli.store.write.leftovers import Leftover
 from surgery_cli.store.write.resumable_bucket_staging import ResumableBucketStaging
 from surgery_cli.store.write.resumable_staging import ResumableStaging
@@ -188,7 +189,8 @@ def _staging(target: Path, run: Run) -> Staging | BucketStaging:
     head, left, leaves, stood = run.head, run.left, list(run.prepared.draft.leaves), run.stood
     if isinstance(target, BucketPath):
         if head is None:
-            return BucketStaging(target, run.linker, stood, beside=run.options.distributed)
+            are_several = run.options.distributed or run.company is not None
+            return BucketStaging(target, run.linker, stood, beside=are_several)
         assert not isinstance(left, Leftover)
         return ResumableBucketStaging(target, run.linker, head, leaves, left, stood)
     if head is None:

@@ -16,7 +16,8 @@ from surgery_cli.store.filesystem.owners import is_staging, owner_of
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.argument import path_and_step
 from surgery_cli.store.write.aftermath import begin_anew, remaining_notes, set_aside
-from surgery_cli.store.write.bucket_leftovers import BucketLeftover, bucket_leftovers
+from surgery_cli.store.write.bucket_leftovers import BucketLeftover
+from surgery_cli.store.write.dead_in_buckets import bucket_leftovers
 from surgery_cli.store.write.finishing import check_can_finish, finish
 from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.leftovers import (

@@ -21,7 +21,7 @@ from surgery_cli.store.locate.items import STEP_METADATA, step_metadata
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS, SHARDING
-from surgery_cli.store.write.bucket_leftovers import leftovers_at
+from surgery_cli.store.write.dead_in_buckets import leftovers_at
 from surgery_cli.store.write.files import CONVERTED_LAYOUT
 from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.item_plan import ItemPlan, Way, is_converted

@@ -190,7 +190,9 @@ def _refuse_faulty(written: Checkpoint) -> None:
 
 def _staging(target: Path, linker: Linker) -> Staging | BucketStaging:
     """Where the result is built: beside its name on a disk, under it in a bucket."""
-    return BucketStaging(target, linker) if isinstance(target, BucketPath) else Staging(target)
+    if isinstance(target, BucketPath):
+        return BucketStaging(target, linker, writes_past=True)
+    return Staging(target)
 
 
 def _origin(row: reports.SavedRow) -> dict[str, Any]:

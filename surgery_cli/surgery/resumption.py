@@ -23,12 +23,9 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.aftermath import kept
-from surgery_cli.store.write.bucket_leftovers import (
-    BucketLeftover,
-    bucket_leftovers,
-    dead_at,
-)
+from surgery_cli.store.write.bucket_leftovers import BucketLeftover
 from surgery_cli.store.write.commit_marks import is_whole
+from surgery_cli.store.write.dead_in_buckets import bucket_leftovers, dead_at
 from surgery_cli.store.write.item_plan import is_packed
 from surgery_cli.store.write.journal import FORM, Head
 from surgery_cli.store.write.leftovers import Left, Leftover, leftovers_of

@@ -30,7 +30,7 @@ from surgery_cli.store.locate.location import Location, locate
 from surgery_cli.store.open.as_opened import changed_while_read
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.aftermath import with_aftermath
-from surgery_cli.store.write.commit_marks import is_whole
+from surgery_cli.store.write.commit_marks import is_unfinished
 from surgery_cli.store.write.destination import (
     OUTSIDE,
     already_there,
@@ -172,7 +172,7 @@ def _kept_by_force(target: Path, *, goes_on: bool = False) -> str:
     except SurgeryError as error:
         problem = error.problems[0]
         return problem.what + (f"; {problem.why}" if problem.why else "")
-    if goes_on and filesystem.needs_commit_mark(target) and not is_whole(target):
+    if goes_on and is_unfinished(target):
         return "it is unfinished: something else may be saving there"
     return ""
 

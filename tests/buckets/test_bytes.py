@@ -100,6 +100,10 @@ def test_what_is_not_what_was_computed_never_becomes_a_result(
         service.before = replace
     with pytest.raises((CheckpointError, WriteError)):
         surgery.apply(there, f"{service.root}/new", RESCALED)
+    theirs = [name for name in service.names("new/") if service.content(name) == wrong]
+    assert bool(theirs) == (when == "after it was sent"), "what is another program's stays"
+    for name in theirs:
+        service.remove(name)
     service.before = lambda request: None
     assert service.names() == before
 

@@ -7,9 +7,12 @@ import tensorstore as ts
 
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, DestinationError, SurgeryError, WriteError
+from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem import bucket as buckets
+from surgery_cli.store.filesystem.bucket_guard import Guard
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from tests.buckets.checkpoints import MARK, RESCALED, SAMPLES, TREE, saved, uploaded
 
@@ -188,6 +191,12 @@ def test_what_the_service_carries_out_when_a_run_has_given_it_up_goes_as_well(
             for name in late:
                 service.put("bkt", name, b"x")
 
+    class WithoutAnswer(Guard):
+        def __init__(self, *args):
+            super().__init__(*args)
+            self.streams(BucketPath(f"{service.root}/new/d/late"))
+
+    monkeypatch.setattr(buckets, "Guard", WithoutAnswer)
     service.before = come_through
     overflowing = plan_of([operation_from_options("rescale", {"at": "params/w", "by": 3e38})])
     with pytest.raises(SurgeryError, match="finite"):

@@ -61,7 +61,7 @@ class T5x(Msgpack):
         return [*beside, NewFile(AGGREGATE, len(inline), sum(inline))]
 
     def writer(self, plan: ItemPlan, target: Path, request: Export) -> ItemWriter:
-        return _Writer(plan, target, PerLeafWriter(target, 2, Linker()))
+        return _Writer(plan, target, PerLeafWriter(target, 2, Linker(), buffered=True))
 
 
 def _beside(leaf: PlannedLeaf) -> PlannedLeaf:

@@ -256,9 +256,9 @@ def replace_as_found(place: Place, content: bytes) -> None:
     system_of(place).replace_as_found(place, content)
 
 
-def delete_as_found(place: Place) -> None:
-    """Delete a file, unless another one has come into its place since it was looked at."""
-    system_of(place).delete_as_found(place)
+def delete_as_found(place: Place) -> bool:
+    """Delete a file; False if another one has come into its place since it was looked at, and stays."""
+    return system_of(place).delete_as_found(place)
 
 
 def delete_below(folder: Place) -> None:

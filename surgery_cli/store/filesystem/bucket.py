@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,17 +19,17 @@ from surgery_cli.store.filesystem.beginning import begin
 from surgery_cli.store.filesystem.bucket_entries import (
     BucketStatus,
     entries_of,
-    number_at,
     number_of,
+    status_of,
 )
 from surgery_cli.store.filesystem.bucket_guard import Guard
 from surgery_cli.store.filesystem.bucket_listings import Listings
-from surgery_cli.store.filesystem.fsspec_service import md5_of
 from surgery_cli.store.filesystem.interruptions import Threads
 from surgery_cli.store.filesystem.object_files import NewObject, ObjectReader, read_name
 from surgery_cli.store.filesystem.object_service import ObjectService, StoredObject
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK, Documents, Entry, Place
 from surgery_cli.store.filesystem.read_ahead import FETCHED_BYTES, Range, ReadAhead
+from surgery_cli.store.filesystem.same_objects import are_same, holds, stands
 from surgery_cli.store.filesystem.to_the_end import to_the_end
 
 
@@ -103,13 +103,7 @@ class Buckets:
 
     def status(self, place: Place) -> BucketStatus:
         path = BucketPath(place)
-        found = self._find(path)
-        device = number_at(f"{self._service.scheme}://{path.bucket}")
-        if found is None:
-            return BucketStatus(stat.S_IFDIR | 0o755, 0, 0, device, number_at(f"{path.key}/"))
-        number = number_of(found.key, found.version)
-        mode = stat.S_IFREG | 0o644
-        return BucketStatus(mode, found.size, found.mtime_ns, device, number, digest=found.digest)
+        return status_of(path, self._find(path))
 
     def status_now(self, place: Place) -> BucketStatus:
         path = BucketPath(place)
@@ -156,9 +150,9 @@ class Buckets:
         if guard := self._guard_of(path):
             if not exclusively:
                 self.delete(path)
-            guard.removed(path)
-        is_new = exclusively or guard is not None
-        return self._service.stream(path.bucket, path.key, exclusively=is_new)
+            guard.streams(path)
+        exclusively |= guard is not None
+        return self._service.stream(path.bucket, path.key, exclusively=exclusively)
 
     def put(self, place: Place, content: bytes, *, exclusively: bool = False) -> int:
         path = BucketPath(place)
@@ -167,20 +161,22 @@ class Buckets:
         return number_of(path.key, version)
 
     def _put(self, path: BucketPath, content: bytes, exclusively: bool) -> str:
-        """Make an object, and give its version."""
         service, guard = self._service, self._guard_of(path)
+        is_exclusive = exclusively or guard is not None
 
         def make(replacing: str = "") -> str:
             if replacing:
                 found = StoredObject(path.key, 0, 0, replacing)
                 return service.put_in_place(path.bucket, path.key, content, found)
-            is_new = exclusively or guard is not None
-            return service.put(path.bucket, path.key, content, exclusively=is_new)
+            return service.put(path.bucket, path.key, content, exclusively=is_exclusive)
 
-        if guard is None or exclusively:
+        if guard is None:
             return to_the_end(make)
+        if exclusively:
+            return to_the_end(lambda: guard.make_new(path, make))
         known = self._of(path).known(path.key)
-        return to_the_end(lambda: guard.make(path, known, make, lambda: md5_of(content)))
+        is_same = partial(holds, service, path.bucket, content=content)
+        return to_the_end(lambda: guard.make(path, known, make, is_same))
 
     def copy(self, source: Place, target: Place) -> None:
         origin, path = BucketPath(source), BucketPath(target)
@@ -194,7 +190,8 @@ class Buckets:
             to_the_end(copy)
         else:
             known = self._of(path).known(path.key)
-            to_the_end(lambda: guard.make(path, known, copy, lambda: found.digest))
+            is_same = partial(are_same, self._service, origin.bucket, found, path.bucket)
+            to_the_end(lambda: guard.make(path, known, copy, is_same))
         self._made(path)
 
     def clone(self, source: Place, target: Place) -> None:
@@ -229,14 +226,20 @@ class Buckets:
         finally:
             self.changed(path)
 
-    def delete_as_found(self, place: Place) -> None:
+    def delete_as_found(self, place: Place) -> bool:
         path = BucketPath(place)
-        with suppress(FileNotFoundError, Replaced):
-            found = self._object(path)
+        guard = self._guard_of(path)
+        try:
+            found = (guard and guard.made(path)) or self._object(path)
             to_the_end(lambda: self._service.delete(path.bucket, path.key, found))
-            if guard := self._guard_of(path):
-                guard.removed(path)
-        self.changed(path)
+        except (FileNotFoundError, Replaced):  # or the answer to an earlier try was lost
+            if stands(self._service, path):
+                return False
+        finally:
+            self.changed(path)
+        if guard:
+            guard.removed(path)
+        return True
 
     def delete_below(self, folder: Place) -> None:
         self.forget(folder)
@@ -260,7 +263,6 @@ class Buckets:
     delete_folder = make_folder
 
     def _made(self, path: BucketPath) -> None:
-        """An object was made or replaced."""
         self._of(path).made(path.key)
 
     def changed(self, path: BucketPath) -> None:
@@ -277,7 +279,6 @@ class Buckets:
             return self._listings[path.bucket]
 
     def _object(self, path: BucketPath) -> StoredObject:
-        """As ``_find``, of an object."""
         found = self._find(path)
         if found is None:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import stat
 from typing import Final
 
 import msgspec
 
-from surgery_cli.inputs.buckets import ServiceRefusal
+from surgery_cli.inputs.buckets import BucketPath, ServiceRefusal
 from surgery_cli.store.filesystem.bucket_listings import Folder
+from surgery_cli.store.filesystem.object_service import StoredObject
 from surgery_cli.store.filesystem.protocol import Entry
 
 _NO_NAMES: Final = frozenset({"", ".", ".."})
@@ -58,6 +60,15 @@ def entries_of(folder: str, standing: Folder) -> list[Entry]:
         BucketEntry(name, f"{folder}/{name}", 0 if found is None else found.size, found is None)
         for name, found in sorted(standing.items())
     ]
+
+
+def status_of(path: BucketPath, found: StoredObject | None) -> BucketStatus:
+    """What is known of the object at a path; None is a folder."""
+    device = number_at(f"{path.scheme}://{path.bucket}")
+    if found is None:
+        return BucketStatus(stat.S_IFDIR | 0o755, 0, 0, device, number_at(f"{path.key}/"))
+    number, mode = number_of(found.key, found.version), stat.S_IFREG | 0o644
+    return BucketStatus(mode, found.size, found.mtime_ns, device, number, digest=found.digest)
 
 
 def number_of(key: str, version: str) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from surgery_cli.inputs.buckets import BucketPath, Replaced, ServiceRefusal
+from surgery_cli.store.filesystem.meanwhile import written_meanwhile
 from surgery_cli.store.filesystem.object_service import ObjectService, StoredObject
 
 _PAUSES: Final = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
@@ -37,6 +38,8 @@ class Guard:
         self._seen = seen
         self._ours: dict[str, str] = {}
         """The versions of what this run has made, or has seen before it saw its lock."""
+        self._asked: set[str] = set()
+        """What this run has asked the service to make; where no answer came, it may stand there."""
 
     def take_in(self, seen: Sequence[StoredObject]) -> None:
         """What was seen there may go."""
@@ -58,21 +61,23 @@ class Guard:
         path: BucketPath,
         known: StoredObject | None,
         request: Callable[[str], str],
-        digest: Callable[[], str],
+        is_same: Callable[[StoredObject], bool],
     ) -> str:
         """Make an object in the place of ``known``, or of nothing; ``request`` is told the version that may go.
 
         Where answers are lost, the libraries ask again, and hear that something has come: their own. What stands after
-        that was replaced once, holds what is to be made (``digest`` tells) and has come under this run's lock, is taken
-        for it. Not at first: it may come from a run before, which may still remove what it has made.
+        that was replaced once, holds what is to be made (``is_same`` tells) and has come under this run's lock, is
+        taken for it. Not at first: it may come from a run before, which may still remove what it has made.
 
         Raises:
-            FileExistsError: what stands there has come since, and is another run's; or what ``check`` raises.
-            ServiceRefusal: for a minute, something else came each time.
+            DestinationError: what stands there has come since and is something else, or what stood was removed.
+            FileExistsError: the lock is another run's by now; or what else ``check`` raises.
+            ServiceRefusal: for a minute, it came anew each time.
         """
         if known and path.key not in self._ours:
             self.take_in([known])
         replacing = self._ours.get(path.key, "")
+        self._asked.add(path.key)
         for round_, pause in enumerate(_PAUSES):
             try:
                 version = request(replacing)
@@ -83,18 +88,31 @@ class Guard:
                 if found == replacing:  # it was something else that is not there
                     raise
                 self.check()
-                if standing and round_ and standing.digest == digest():
+                if standing is None or not is_same(standing):
+                    self._asked.discard(path.key)
+                    raise written_meanwhile(self._place, [path]) from None
+                if round_:
                     version = found
                     break
                 replacing = found
                 time.sleep(pause)
         else:
             raise ServiceRefusal(
-                f"it was made {len(_PAUSES)} times, and something else stood there each time",
+                f"it was made {len(_PAUSES)} times, and came from elsewhere each time",
                 str(path),
                 "see that nothing else writes there, then run the command again",
             )
         self._ours[path.key] = version
+        return version
+
+    def make_new(self, path: BucketPath, request: Callable[[], str]) -> str:
+        """Make an object in the place of nothing. Raises FileExistsError: something stands there."""
+        self._asked.add(path.key)
+        try:
+            version = self._ours[path.key] = request()
+        except FileExistsError:
+            self._asked.discard(path.key)
+            raise
         return version
 
     def _standing(self, path: BucketPath) -> StoredObject | None:
@@ -115,9 +133,30 @@ class Guard:
         """True if this run has made it, or was told that it may go."""
         return self.made(BucketPath(file)) is not None
 
+    def streams(self, path: BucketPath) -> None:
+        """From now on it may stand there, in a version that nobody tells."""
+        self.removed(path)
+        self._asked.add(path.key)
+
+    @property
+    def may_have_put(self) -> bool:
+        """True if anything may stand there that this run has made."""
+        return bool(self._asked)
+
+    def may_have_made(self, file: Path) -> bool:
+        """True if what was seen there can be this run's; where an answer was lost, nobody knows which version is."""
+        path = BucketPath(file)
+        ours = self._ours.get(path.key)
+        is_ours = ours is None or ours.strip('"') == self._seen(path).version.strip('"')
+        return path.key in self._asked and is_ours
+
     def unlike(self, standing: Iterable[Path]) -> tuple[list[Path], list[Path]]:
-        """Of what stands at the destination, what is not as this run has made it; and what it has made, and is gone."""
+        """Of what stands at the destination, what is not as this run has made it; and what it has made, and is gone.
+
+        Of what was made piece by piece, no version is known.
+        """
         found = {path.key: self._seen(path).version for path in map(BucketPath, standing)}
+        found = {key: found[key] for key in found.keys() - (self._asked - self._ours.keys())}
         ours = {key: version.strip('"') for key, version in self._ours.items()}
         # services that speak S3 do not quote them in every answer
         others = [key for key, version in found.items() if ours.get(key) != version.strip('"')]

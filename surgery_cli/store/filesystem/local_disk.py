@@ -104,7 +104,9 @@ class LocalDisk:
     def delete(self, place: Place) -> None:
         Path(place).unlink(missing_ok=True)
 
-    delete_as_found = delete
+    def delete_as_found(self, place: Place) -> bool:
+        self.delete(place)
+        return True
 
     def replace_as_found(self, place: Place, content: bytes) -> None:
         Path(place).write_bytes(content)
@@ -154,6 +156,11 @@ class _LocalEntry:
     @property
     def size(self) -> int:
         return self._entry.stat().st_size
+
+
+def own_status(place: Place) -> os.stat_result:
+    """Of what stands there itself, be it a link. Raises FileNotFoundError."""
+    return os.lstat(place)
 
 
 def let_cached_go(place: Place, *, written: bool = False) -> None:

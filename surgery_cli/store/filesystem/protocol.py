@@ -153,8 +153,8 @@ class FileSystem(Protocol):
         Raises FileExistsError where that is another one by now, or none; also if an answer was lost.
         """
 
-    def delete_as_found(self, place: Place) -> None:
-        """Delete a file, unless another one has come into its place since it was looked at."""
+    def delete_as_found(self, place: Place) -> bool:
+        """Delete a file; False if another one has come into its place since it was looked at, and stays."""
 
     def delete_below(self, folder: Place) -> None:
         """Delete a folder with everything in it that can be deleted, then raise what could not; follow no links."""

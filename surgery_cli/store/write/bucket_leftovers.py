@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,9 @@ from typing import Any
 import msgspec
 
 from surgery_cli.errors import WriteError
-from surgery_cli.inputs.buckets import BucketPath, path_at
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.bucket_guard import Guard
 from surgery_cli.store.filesystem.bucket_locks import (
     Lock,
     beside,
@@ -23,7 +23,7 @@ from surgery_cli.store.filesystem.bucket_locks import (
     lock_of,
     said_in,
 )
-from surgery_cli.store.filesystem.listing import STAGING_MARK, destination_of
+from surgery_cli.store.filesystem.listing import STAGING_MARK
 from surgery_cli.store.filesystem.processes import Owner, State
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.write.commit_marks import companion_of, is_marked, is_whole
@@ -31,11 +31,11 @@ from surgery_cli.store.write.inventory import (
     first_foreign,
     first_lost,
     inventory_at,
+    is_all_there,
     is_untouched,
 )
 from surgery_cli.store.write.journal import Journal, LinesInBucket
-from surgery_cli.store.write.leftovers import Left, leftovers_of
-from surgery_cli.store.write.many_objects import objects_at
+from surgery_cli.store.write.many_objects import delete_as_seen, objects_at
 from surgery_cli.store.write.staging import remove
 
 
@@ -72,7 +72,8 @@ class BucketLeftover:
         if state is State.LIVING or not self.has_half_replaced:
             return state
         assert self.built is not None
-        stands = is_whole(self.built / self.destination.name) and first_lost(self.built) is None
+        new = self.built / self.destination.name
+        stands = (is_whole(new) or filesystem.is_file(new)) and first_lost(self.built) is None
         return State.WHOLE if stands else State.LOST
 
     @cached_property
@@ -117,8 +118,8 @@ class BucketLeftover:
                 return False
             filesystem.forget(self.destination)  # its mark may have come before this was the lock
             found_so = self.path == found
-            with guarded(self.destination, lambda: check_held(lock)):
-                self._remove_built()
+            with guarded(self.destination, lambda: check_held(lock)) as guard:
+                self._remove_built(guard)
             for place in beside(self.destination):
                 filesystem.delete_below(place)
             lock.release()
@@ -128,16 +129,16 @@ class BucketLeftover:
             raise cannot_be_removed(self.path, error) from error
         return found_so
 
-    def _remove_built(self) -> None:
+    def _remove_built(self, guard: Guard) -> None:
         place = self.path
         if place == self.destination and not filesystem.is_folder(place):
             filesystem.delete(companion_of(self.destination))
         if place != self.destination and self.replaces_nothing:
-            self._remove_copies()
+            self._remove_copies(guard)
         if place != self._lock:
             remove(place)
 
-    def _remove_copies(self) -> None:
+    def _remove_copies(self, guard: Guard) -> None:
         """What stands at the destination goes if all of it was copied there: Orbax asks nobody before it saves."""
         inventory = None if self.built is None else inventory_at(self.built)
         if inventory is None or self.built is None or is_whole(self.destination):
@@ -146,9 +147,10 @@ class BucketLeftover:
         marks = [place for place in there if place.name == COMMIT_MARK]  # copies of the lock
         are_ours = all(filesystem.read_if_any(mark) == self.content for mark in marks)
         own = msgspec.structs.replace(inventory, stood={})  # in the place of nothing
-        foreign = first_foreign(self.destination, self.built, own)
+        foreign = first_foreign(there, self.destination, self.built, own)
         if are_ours and foreign is None:
-            filesystem.delete_below(self.destination)
+            delete_as_seen(there, guard)
+            self.stays = next(iter(objects_at(self.destination)), None)
         elif there:
             self.stays = foreign or self.destination
 
@@ -157,7 +159,16 @@ class BucketLeftover:
         """The run had done all but remove its lock."""
         if self.built == self.destination:
             return is_whole(self.destination)
-        return self.is_marked
+        return self.is_marked or self._is_all_there
+
+    @property
+    def _is_all_there(self) -> bool:
+        """A single file, which has no mark, has come to its place, and its record."""
+        if self.built in (None, self.destination) or not filesystem.is_file(self.destination):
+            return False
+        assert self.built is not None
+        inventory = inventory_at(self.built)
+        return inventory is not None and is_all_there(self.destination, self.built, inventory)
 
     @property
     def is_marked(self) -> bool:
@@ -177,7 +188,7 @@ class BucketLeftover:
         if self.built in (None, self.destination) or self.replaces_nothing:
             return False
         assert self.built is not None
-        if is_whole(self.destination):
+        if is_whole(self.destination) or self._is_all_there:
             return False
         if not filesystem.exists(self.built) and not filesystem.exists(self.destination):
             return False  # somebody has removed both
@@ -239,54 +250,3 @@ def _journal_of(destination: Path, said: str) -> Path | None:
     beside = f"{destination.parent}/.{destination.name}{STAGING_MARK}"
     is_ours = said.startswith(beside) and re.fullmatch("[0-9a-f]{8}-journal", said[len(beside) :])
     return path_at(said) if is_ours else None
-
-
-def bucket_leftovers(path: BucketPath) -> list[BucketLeftover]:
-    """Of runs to what ``path`` names: a destination, what stands in a folder, or what a run has made itself."""
-    named = destination_of(path)
-    filesystem.forget(lock_of(named))
-    filesystem.forget(path)
-    found = [named] if named.key and filesystem.exists(lock_of(named)) else []
-    suffix = f"{STAGING_MARK}lock"
-    found += [
-        path / entry.name[1 : -len(suffix)]
-        for entry in filesystem.entries_if_any(path)
-        if entry.is_file and entry.name.startswith(".") and entry.name.endswith(suffix)
-    ]
-    return [left for destination in found for left in _told_by_lock(destination)]
-
-
-def _told_by_lock(destination: Path) -> list[BucketLeftover]:
-    """What a lock that stood there tells, or another one in its place; nothing once its run has ended."""
-    try:
-        return [BucketLeftover(destination)]
-    except FileNotFoundError:
-        return []
-
-
-def leftovers_at(destination: Path) -> Sequence[Left]:
-    """What other runs to a destination have beside it, as far as it is known what stands there."""
-    if not isinstance(destination, BucketPath):
-        return leftovers_of(destination)
-    beside = {entry.name for entry in filesystem.entries_if_any(destination.parent)}
-    return _told_by_lock(destination) if lock_of(destination).name in beside else []
-
-
-def dead_at(destination: Path, *, stale: bool = False) -> list[Left]:
-    """What runs to ``destination`` have left that are known to be dead, and nobody may go on from.
-
-    ``stale``: in a bucket, those of which it cannot be told are dead, too.
-    """
-    maybe = (
-        (State.ELSEWHERE, State.UNKNOWN) if stale and isinstance(destination, BucketPath) else ()
-    )
-    over = (State.DEAD, *maybe)
-    return [
-        left for left in leftovers_at(destination) if left.state in over and left.journal is None
-    ]
-
-
-def remove_dead(destination: Path, *, stale: bool = False) -> list[Path]:
-    """Remove what is ``dead_at`` a destination; returns what was removed."""
-    dead = [(left.path, left) for left in dead_at(destination, stale=stale)]
-    return [path for path, left in dead if left.remove()]

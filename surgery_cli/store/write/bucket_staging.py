@@ -32,11 +32,11 @@ from surgery_cli.store.write.built_files import (
 )
 from surgery_cli.store.write.commit_marks import commit_marks, companion_of, is_whole
 from surgery_cli.store.write.destination import already_there, take_lock, taken_over
-from surgery_cli.store.write.half_replaced import finished_by, taken_by
+from surgery_cli.store.write.half_replaced import finished_by, not_replaced, taken_by
 from surgery_cli.store.write.inventory import inventory_of
 from surgery_cli.store.write.journal import Journal, Placed
-from surgery_cli.store.write.many_objects import objects_at
-from surgery_cli.store.write.replacement import Replacement, check_put
+from surgery_cli.store.write.many_objects import delete_all, objects_at
+from surgery_cli.store.write.replacement import Replacement, check_put, may_have_put
 
 
 class BucketStaging:
@@ -60,13 +60,16 @@ class BucketStaging:
         stood: Stood | None = None,
         *,
         beside: bool = False,
+        writes_past: bool = False,
     ) -> None:
         """``stood``: what is there when the run begins, if that may be replaced. ``beside``: build in a folder of this
-        run's own, and let the service copy it to its place in the end.
+        run's own, and let the service copy it to its place in the end. ``writes_past``: TensorStore writes there by
+        itself, so that nobody can tell what of all that stands there is this run's.
         """
         self.destination = destination
         self._stood = stood
         self._linker = linker
+        self._writes_past = writes_past
         self._token = secrets.token_hex(8)
         self._beside = destination.with_name(f".{destination.name}{STAGING_MARK}{self._token[:8]}")
         self._replaces = filesystem.exists(destination)  # looked at anew once nobody else may write
@@ -79,8 +82,6 @@ class BucketStaging:
         self._is_whole = False
         self._is_mixed = False
         self._read_back: Stood = {}
-        self._placed: list[Path] = []
-        """Where in the place of nothing goes what was built beside it: marks first."""
         self._looking: Future[bool] | None = None
 
     @property
@@ -166,18 +167,14 @@ class BucketStaging:
         Raises:
             WriteError: in the place of ``error``, which comes of that.
         """
+        record = companion_of(self.destination)  # a single file's stands beside it
         with suppress(OSError, SurgeryError):
-            self._remove_record()
+            if not self._is_beside and self._guard.has_made(record):
+                filesystem.delete(record)
             if self._is_beside:
                 self._remove_private()
         if not self._is_whole and isinstance(error, Exception):
             raise self._taken_over from error
-
-    def _remove_record(self) -> None:
-        """A single file's stands beside it; one that this run has not made is not its own."""
-        record = companion_of(self.destination)
-        if not self._is_beside and self._guard.has_made(record):
-            filesystem.delete(record)
 
     def _remove_private(self) -> None:
         filesystem.delete_below(self._beside)
@@ -193,14 +190,25 @@ class BucketStaging:
         # up, for no answer came, may still be carried out by the service, after all was listed.
         for _ in range(2):
             with suppress(OSError):
-                self._remove_record()
-                for place in () if self._is_whole else self._placed:
-                    filesystem.delete(place)
-                filesystem.delete_below(self._built)
-                filesystem.delete(self._built)
-            if not may_stand(self._built):
+                delete_all(self._may_have_put())
+                if self._is_beside:
+                    filesystem.delete_below(self._beside)
+            if not self._may_be_left():
                 return
         remaining.append(self._built)
+
+    def _may_have_put(self) -> list[Path]:
+        """What stands at the destination, and goes where the run fails. Raises OSError."""
+        if self._is_whole or (self._is_beside and self._replaces):
+            return []
+        return may_have_put(self.destination, None if self._writes_past else self._guard)
+
+    def _may_be_left(self) -> bool:
+        """False only where it is known that nothing of what was built is."""
+        try:
+            return bool(self._may_have_put()) or (self._is_beside and may_stand(self._beside))
+        except OSError:
+            return True
 
     def _release(self) -> None:
         """The inventory goes after all that it speaks of, and before the lock that says what it is of."""
@@ -237,7 +245,7 @@ class BucketStaging:
             if self._is_beside:
                 objects = [place for place in objects_at(self._beside) if place not in marks]
             else:
-                check_put(self.new, self._guard, self._read_back)
+                check_put(self.new, self._guard, self._read_back if self._writes_past else ())
             check_versions(self.new, self._read_back)
             for mark in marks:
                 self._mark(mark)
@@ -254,24 +262,17 @@ class BucketStaging:
         self._check_old()
         replacement.take_inventory(self._beside)  # where all is as that says, nothing has gone yet
         self._guard.may_go(replacement.old)
-        self._placed = [] if replacement.old else replacement.places
-        self._is_mixed = bool(replacement.old)
+        was_mixed, self._is_mixed = self._is_mixed, bool(replacement.old)
         self._begin_to_replace()
         try:
             replacement.carry_out(self._guard, self._mark)
         except (OSError, SurgeryError) as error:
-            is_known = True
-            try:
-                self._is_mixed = bool(replacement.old) and replacement.is_begun()
-            except OSError:
-                is_known = False
+            is_begun = replacement.is_begun(self._guard) if replacement.old else False
+            self._is_mixed = was_mixed or is_begun is not False
             if not self._is_mixed:
                 raise
-            raise WriteError(
-                f"'{self.destination}' could not be replaced whole",
-                why=f"{getattr(error, 'strerror', None) or error}; the new one stands whole in '{self.new}'",
-                fix=self._how_to_mend(is_known=is_known),
-            ) from error
+            mend = self._how_to_mend(is_known=is_begun is not None)
+            raise not_replaced(self.destination, self.new, error, mend) from error
         self._is_mixed = False
 
     def _check_old(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -12,7 +11,6 @@ from typing import TypeAlias
 
 from surgery_cli.errors import (
     CheckpointError,
-    DestinationError,
     LimitError,
     RemovedError,
     ServiceFails,
@@ -20,6 +18,8 @@ from surgery_cli.errors import (
 from surgery_cli.inputs.buckets import ServiceRefusal
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import RECORD
+from surgery_cli.store.filesystem.local_disk import own_status
+from surgery_cli.store.filesystem.meanwhile import written_meanwhile
 from surgery_cli.store.filesystem.protocol import Status
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 from surgery_cli.words.lists import quoted
@@ -95,7 +95,7 @@ def _on_disk(place: Path) -> Iterator[tuple[str, Status]]:
     while waiting:
         path = waiting.pop()
         with suppress(FileNotFoundError, NotADirectoryError):  # it has gone since it was listed
-            status = os.lstat(path)
+            status = own_status(path)
             yield path, status
             if S_ISDIR(status.st_mode):
                 waiting += (entry.place for entry in filesystem.entries(path))
@@ -137,12 +137,7 @@ def check_replaced(destination: Path, stood: Stood, at: Path | None = None) -> N
     """
     now = what_stands(destination if at is None else at)
     if now and (others := sorted({name for name, _ in now.items() ^ stood.items()})):
-        files = quoted([f"{destination}{name}" for name in others], 3, word="and")
-        raise DestinationError(
-            f"'{destination}' was written to by something else while this run was under way",
-            why=f"{files} stood there otherwise when it began, or not at all",
-            fix=worded("{}; run the command again once nothing writes there", NOTHING_LEFT),
-        )
+        raise written_meanwhile(destination, [f"{destination}{name}" for name in others])
 
 
 def raise_of_built(directory: Path, error: BaseException | None) -> None:

@@ -45,6 +45,12 @@ def is_whole(place: Path) -> bool:
     return mark is not None and filesystem.is_file(mark)
 
 
+def is_unfinished(place: Path) -> bool:
+    """True of what only a mark makes whole, and has none: no single file."""
+    needs_mark = filesystem.needs_commit_mark(place) and not filesystem.is_file(place)
+    return needs_mark and not is_whole(place)
+
+
 def mark_of(place: Path) -> Path | None:
     """Where the mark stands that comes last, if it does; None where there is nothing that could have one."""
     try:

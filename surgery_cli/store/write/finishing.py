@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 
@@ -15,7 +17,6 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import Lock, beside, guarded, lock_of
 from surgery_cli.store.filesystem.listing import STAGING_MARK
 from surgery_cli.store.filesystem.processes import Owner
-from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.write.aftermath import begin_anew, kept
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover, check_held, has_changed
 from surgery_cli.store.write.half_replaced import taken_by
@@ -28,7 +29,7 @@ from surgery_cli.store.write.inventory import (
     without_marks,
 )
 from surgery_cli.store.write.leftovers import is_over
-from surgery_cli.store.write.many_objects import objects_at
+from surgery_cli.store.write.many_objects import innermost_first, objects_at
 from surgery_cli.store.write.replacement import Replacement
 
 
@@ -58,16 +59,15 @@ def finish(left: BucketLeftover) -> None:
     begin_anew()
     command = f"`surgery clean {quote(str(destination))}`"
     after = f"'{destination}' is half replaced: {command} goes on with that"
+    is_ours = False
     try:
         if built != old:  # it may wake up
             copy_with_inventory(old, built)
         _take_over(lock, left)
+        is_ours = True
         with guarded(destination, lambda: check_held(lock)) as guard:
             objects = objects_at(built)
-            marks = sorted(
-                (place for place in objects if place.name == COMMIT_MARK),
-                key=lambda mark: (-len(mark.parts), str(mark)),  # innermost first
-            )
+            marks = innermost_first(objects)
             replacement = Replacement.of(destination, built, without_marks(objects), marks)
             check_can_finish(left, built)  # what came while the lock was another's as well
             guard.may_go(replacement.old)
@@ -77,6 +77,10 @@ def finish(left: BucketLeftover) -> None:
             filesystem.delete_below(place)
         lock.release()
     except FileExistsError:
+        if not is_ours and built != old:
+            with suppress(OSError):
+                filesystem.delete_below(built)
+                filesystem.delete_below(inventory_of(built).parent)
         raise has_changed(lock.place) from None
     except OSError as error:
         raise WriteError(
@@ -97,11 +101,13 @@ def _take_over(lock: Lock, left: BucketLeftover) -> None:
         raise FileExistsError(*error.args) from None
 
 
-def check_can_finish(left: BucketLeftover, built: Path | None = None) -> None:
+def check_can_finish(
+    left: BucketLeftover, built: Path | None = None, there: Sequence[Path] | None = None
+) -> None:
     """See that what stands at the destination stood there before anything was put there, or was put there by the run.
 
     Orbax asks nobody before it writes there, and on ``s3://`` it leaves no mark that tells. ``built``: where by now
-    stands what it has built.
+    stands what it has built. ``there``: what stands at the destination, where that was listed.
 
     Raises:
         DestinationError: something has come since that is not of what it has built.
@@ -109,7 +115,8 @@ def check_can_finish(left: BucketLeftover, built: Path | None = None) -> None:
     destination, built, lock = left.destination, built or left.built, lock_of(left.destination)
     assert built is not None
     if (inventory := inventory_at(built)) is not None:
-        if (place := first_foreign(destination, built, inventory)) is None:
+        there = objects_at(destination) if there is None else there
+        if (place := first_foreign(there, destination, built, inventory)) is None:
             return
         said = "was"
         why = f"'{place}' is not of that run, nor did it stand there before"

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from shlex import quote
 
-from surgery_cli.errors import Problem
+from surgery_cli.errors import Problem, SurgeryError, WriteError
 from surgery_cli.inputs.buckets import BucketPath, removal
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import LEVELS
 from surgery_cli.store.filesystem.listing import STAGING_MARK, destination_of, removal_of, step_name
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.being_written import is_marked
-from surgery_cli.store.write.bucket_leftovers import BucketLeftover, leftovers_at
+from surgery_cli.store.write.bucket_leftovers import BucketLeftover
+from surgery_cli.store.write.dead_in_buckets import leftovers_at
 from surgery_cli.store.write.inventory import first_lost
 from surgery_cli.store.write.leftovers import Left, is_over
 from surgery_cli.store.write.resumable_staging import goes_on
@@ -88,6 +89,21 @@ def _without_lock(built: Path) -> Problem:
         why=f"a run that was to put a checkpoint there has left it whole in '{built}', and its lock is gone",
         fix=f"{taken_by(built)}; then {both}`{removal(built)}`",
         path=str(destination),
+    )
+
+
+def not_replaced(
+    destination: Path, new: Path, error: OSError | SurgeryError, mend: str
+) -> WriteError:
+    """The error of a run that could not go on, without what its cause says of what would be left before that."""
+    if isinstance(error, OSError):
+        cause = error.strerror or str(error)
+    else:
+        cause = "; ".join(filter(None, (error.problems[0].what, error.problems[0].why)))
+    return WriteError(
+        f"'{destination}' could not be replaced whole",
+        why=f"{cause}; the new one stands whole in '{new}'",
+        fix=mend,
     )
 
 

@@ -130,23 +130,45 @@ def first_lost(built: Path) -> Path | None:
 
 def is_untouched(destination: Path, inventory: Inventory) -> bool:
     """True if what stood at the destination stands there, its marks and its record as well, and nothing else."""
-    objects = [*objects_at(destination), *objects_at(companion_of(destination))]
-    return versions_of(destination.parent, objects) == inventory.stood
+    return versions_of(destination.parent, _objects_and_record(destination)) == inventory.stood
 
 
-def first_foreign(destination: Path, built: Path, inventory: Inventory) -> Path | None:
-    """An object at the destination that neither stood there, nor is what was built to come there; None without one.
+def first_foreign(
+    objects: Iterable[Path], destination: Path, built: Path, inventory: Inventory
+) -> Path | None:
+    """One of the objects at the destination that neither stood there, nor is what was built to come there.
 
     What was put there by a service that tells no digest of it is read.
     """
-    for place in without_marks(objects_at(destination)):
+    for place in without_marks(objects):
         name = str(place.relative_to(destination.parent))
-        there, kept = _kept(place), inventory.built.get(name)
-        if inventory.stood.get(name) == there.version or (kept is not None and _agree(kept, there)):
-            continue
-        if kept is None or kept.size != there.size or not _is_copy(place, built / name, kept):
+        has_stood = inventory.stood.get(name) == filesystem.status(place).st_ino
+        if not has_stood and not _is_built(place, name, built, inventory):
             return place
     return None
+
+
+def is_all_there(destination: Path, built: Path, inventory: Inventory) -> bool:
+    """True if all that was built stands at the destination, and nothing else; but for marks."""
+    found = {
+        str(place.relative_to(destination.parent)): place
+        for place in without_marks(_objects_and_record(destination))
+    }
+    return found.keys() == inventory.built.keys() and all(
+        _is_built(place, name, built, inventory) for name, place in found.items()
+    )
+
+
+def _objects_and_record(destination: Path) -> list[Path]:
+    return [*objects_at(destination), *objects_at(companion_of(destination))]
+
+
+def _is_built(place: Path, name: str, built: Path, inventory: Inventory) -> bool:
+    """True for an object of that name which holds what was built: by the digests, or else as long as that stands."""
+    there, kept = _kept(place), inventory.built.get(name)
+    if kept is None or kept.size != there.size:
+        return False
+    return _agree(kept, there) or _is_copy(place, built / name, kept)
 
 
 def _is_copy(place: Path, built: Path, kept: Kept) -> bool:

@@ -60,11 +60,11 @@ def open_writer(
     return ConvertingWriter(plan, target, linker, buffered=buffered)
 
 
-def carrying(item: PytreeItem, target: Path, linker: Linker) -> ItemWriter:
+def carrying(item: PytreeItem, target: Path, linker: Linker, *, buffered: bool) -> ItemWriter:
     """What takes over a whole tree that no edit can touch (it was not chosen): data by link, the rest by copy."""
     leaves = Draft.of(item.tree, "").leaves
     plan = ItemPlan(item, [planned(item, p, p, recipe, item, p) for p, recipe in leaves.items()])
-    return open_writer(plan, target, linker, compact=False)
+    return open_writer(plan, target, linker, compact=False, buffered=buffered)
 
 
 def open_part(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.bucket_guard import Guard
 from surgery_cli.store.filesystem.interruptions import Threads
+from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 
 
 def objects_at(place: Path) -> list[Path]:
@@ -16,16 +18,45 @@ def objects_at(place: Path) -> list[Path]:
     return [path_at(found) for found in filesystem.files_below(place)]
 
 
+def innermost_first(objects: Iterable[Path]) -> list[Path]:
+    """The marks among them, in the order in which they may come: none says that all is whole before it is."""
+    marks = (place for place in objects if place.name == COMMIT_MARK)
+    return sorted(marks, key=lambda mark: (-len(mark.parts), str(mark)))
+
+
 def copy_below(folder: Path, target: Path) -> None:
-    """Copy all objects of a folder, each as it was when it was listed.
+    """Copy all objects of a folder, each as it was when it was listed, and its marks last.
 
     Raises:
         FileNotFoundError: one of them has gone; or Replaced.
     """
-    each(filesystem.copy, [(p, target / p.relative_to(folder)) for p in objects_at(folder)])
+    objects = objects_at(folder)
+    marks = innermost_first(objects)
+    others = sorted({*objects} - {*marks})
+    each(filesystem.copy, [(place, target / place.relative_to(folder)) for place in others])
+    for mark in marks:
+        filesystem.copy(mark, target / mark.relative_to(folder))
 
 
-def each(request: Callable[..., None], arguments: Iterable[tuple[Path, ...]]) -> None:
+def delete_as_seen(objects: Sequence[Path], guard: Guard) -> None:
+    """As ``delete_all``, of what stands at a guarded destination, whoever has made it.
+
+    Raises:
+        OSError: a service refuses it, or the destination is another run's by now.
+    """
+    guard.may_go(objects)
+    delete_all(objects)
+
+
+def delete_all(objects: Iterable[Path]) -> None:
+    """Delete objects, marks first and outermost first; what has come in the place of one since it was seen stays."""
+    marks = [*reversed(innermost_first(objects := [*objects]))]
+    for mark in marks:
+        filesystem.delete_as_found(mark)
+    each(filesystem.delete_as_found, [(place,) for place in sorted({*objects} - {*marks})])
+
+
+def each(request: Callable[..., object], arguments: Iterable[tuple[Path, ...]]) -> None:
     """Make many requests, many at once."""
     pending = list(arguments)
     if pending:

@@ -9,6 +9,7 @@ from typing import NamedTuple, Self
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_guard import Guard
+from surgery_cli.store.filesystem.meanwhile import written_meanwhile
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.write.built_files import names_below, written_to
 from surgery_cli.store.write.commit_marks import companion_of
@@ -34,6 +35,16 @@ def check_put(destination: Path, guard: Guard, written: Collection[str] = ()) ->
     )
     if others or gone:
         raise written_to([*others, *gone], gone)
+
+
+def may_have_put(destination: Path, guard: Guard | None) -> list[Path]:
+    """What stands at a destination, its record as well, and may be of this run's making: of all, if there is no guard.
+
+    Raises:
+        OSError: nobody can tell.
+    """
+    there = [*objects_at(destination), *objects_at(companion_of(destination))]
+    return [place for place in there if guard is None or guard.may_have_made(place)]
 
 
 class Replacement(NamedTuple):
@@ -72,34 +83,33 @@ class Replacement(NamedTuple):
         record = {new: moved.pop(new) for new in {companion} & moved.keys()}
         return cls(destination, [*old, *first], first, moved, record, last)
 
-    @property
-    def places(self) -> list[Path]:
-        """Where something comes: marks first, as these are the first to go where it is taken back."""
-        return [*reversed(self.last), *self.record.values(), *self.moved.values()]
-
     def take_inventory(self, built: Path) -> None:
         """Write down what is in ``built``, and what stands at the destination. Raises OSError."""
         stood = versions_of(self.destination.parent, self.old)
         take_inventory(built, [*self.moved, *self.record], stood)
 
-    def is_begun(self) -> bool:
-        """False if it was cut short before anything of the old one went. Raises OSError."""
+    def is_begun(self, guard: Guard) -> bool | None:
+        """False if it was cut short before anything of the old one went, or of the new one came; None: nobody knows."""
         try:
             for place in self.first[:1]:
                 filesystem.status_now(place)
         except FileNotFoundError:
             return True
-        return not self.first
+        except OSError:
+            return None
+        return guard.may_have_put
 
     def carry_out(self, guard: Guard, mark: Callable[[Path], None]) -> None:
         """Delete and copy, see that all stands as it was copied, and ``mark`` what is whole then.
 
         Raises:
             OSError: it cannot be done.
+            DestinationError: something else has come to where something goes, which stays.
             RemovedError: what was copied is gone, or another, or something has come.
         """
         for place in self.first:
-            filesystem.delete_as_found(place)
+            if not filesystem.delete_as_found(place):
+                raise written_meanwhile(self.destination, [place])
         each(filesystem.copy, self.moved.items())
         settled = {*self.first, *self.moved.values(), *self.last}
         each(filesystem.delete_as_found, ((place,) for place in self.old if place not in settled))

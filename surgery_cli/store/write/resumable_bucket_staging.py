@@ -32,7 +32,7 @@ from surgery_cli.store.write.inventory import (
 )
 from surgery_cli.store.write.journal import Head, Journal, LinesInBucket, Lost, Placed, Whole
 from surgery_cli.store.write.leftovers import is_over
-from surgery_cli.store.write.many_objects import copy_below, objects_at
+from surgery_cli.store.write.many_objects import copy_below, delete_as_seen, objects_at
 from surgery_cli.store.write.resumable_staging import being_written, can_go_on, what_is_kept
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.invocation import the_same
@@ -187,10 +187,12 @@ class ResumableBucketStaging(BucketStaging):
 
     def _begin_anew(self, left: BucketLeftover) -> None:
         """Nothing of what was built is taken; what was put of it in the place of nothing is of no use either."""
-        filesystem.delete_below(self.new)
         if left.replaces_nothing and inventory_at(self._beside) is not None:
-            filesystem.delete_below(self.destination)
+            put = objects_at(self.destination)
+            check_can_finish(left, self._beside, put)
+            delete_as_seen(put, self._guard)
             filesystem.delete(inventory_of(self._beside))
+        filesystem.delete_below(self.new)
 
     def _begin_to_replace(self) -> None:
         self.journal.note(Whole())

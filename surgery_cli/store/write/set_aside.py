@@ -20,6 +20,7 @@ from surgery_cli.store.filesystem.durability import (
     sync_directory,
 )
 from surgery_cli.store.filesystem.listing import RECORD, SET_ASIDE_SUFFIX, destination_of
+from surgery_cli.store.filesystem.local_disk import own_status
 from surgery_cli.store.filesystem.owners import OWNER_FILE
 from surgery_cli.store.write.aftermath import set_aside
 from surgery_cli.store.write.built_files import Stood, told, what_stands
@@ -82,7 +83,7 @@ def remove_replaced(staging: Path) -> None:
     new, record = staging / destination.name, staging / OLD_RECORD
     (stood, recorded), built = with_record(_as_text(replacing.stood)), _as_text(replacing.built)
     with suppress(FileNotFoundError):
-        if told(os.lstat(new))[0] == built[""][0]:  # not exchanged, or exchanged back
+        if told(own_status(new))[0] == built[""][0]:  # not exchanged, or exchanged back
             stood = built
     _remove(new, stood, destination)
     _remove(record, recorded, destination.with_name(f"{destination.name}{_BESIDE}"))
@@ -103,9 +104,9 @@ def remove_known(place: Path, known: Stood) -> bool:
     for name in sorted(known, reverse=True):  # what is in a folder before it
         path = f"{place}{name}"
         try:
-            status = os.lstat(path)
+            status = own_status(path)
             if told(status) == known[name]:
-                (os.rmdir if S_ISDIR(status.st_mode) else os.unlink)(path)
+                (filesystem.delete_folder if S_ISDIR(status.st_mode) else filesystem.delete)(path)
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as error:

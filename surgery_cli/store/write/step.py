@@ -100,7 +100,7 @@ class StepWriter:
                 compact = self.compact[name]
                 self.items[name] = opened(plan, target, self.linker, compact=compact)
         self._unchosen = [
-            carrying(tree, self._step_directory / path.name, self.linker)
+            carrying(tree, self._step_directory / path.name, self.linker, buffered=self._buffered)
             for path, tree in self._unchosen_trees()
         ]
 
