@@ -125,6 +125,17 @@ def test_a_run_that_fails_removes_what_it_has_made_and_nothing_else(service, tmp
     assert LOCK not in service.names()
 
 
+@pytest.mark.parametrize("force", [True, False])
+def test_a_record_beside_a_folder_is_nobody_s_that_the_run_knows(service, source, force):
+    """Each run was refused for it, after all the work; and with `--force` it went."""
+    beside = {f"{name}.surgery.json": b"theirs" for name in ("new", "other")}
+    for name, content in beside.items():
+        service.put("bkt", name, content)
+    target = f"{service.root}/{'new' if force else 'other'}"
+    use_cases.apply(source, target, RESCALED, options=Options(force=force))
+    assert {name: service.content(name) for name in beside} == beside
+
+
 def _name_of(request):
     return urllib.parse.unquote(f"{request.path} {request.query}")
 

@@ -51,11 +51,13 @@ def test_nothing_is_whole_of_which_something_was_removed(service, monkeypatch, t
 def test_nor_of_what_was_rescued(service, monkeypatch, tmp_path, gone):
     there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
     service.remove("ck/_METADATA")
+    theirs = "new.surgery.json"  # beside nothing, it is no record of what is written
+    service.put("bkt", theirs, b"theirs")
     seen = before_the_record(service, monkeypatch, partial(remove, service, gone))
     with pytest.raises(SurgeryError, match=r"was removed (while|before)"):
         surgery.rescue(there, f"{service.root}/new", allow_partial=True)
     assert seen
-    assert not [name for name in service.names() if "new" in name]
+    assert [name for name in service.names() if "new" in name] == [theirs]
 
 
 @pytest.mark.parametrize("other", ["", "finished"])

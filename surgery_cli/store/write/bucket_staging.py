@@ -201,7 +201,7 @@ class BucketStaging:
         """What stands at the destination, and goes where the run fails. Raises OSError."""
         if self._is_whole or (self._is_beside and self._replaces):
             return []
-        return may_have_put(self.destination, None if self._writes_past else self._guard)
+        return may_have_put(self.destination, self._guard, has_all=self._writes_past)
 
     def _may_be_left(self) -> bool:
         """False only where it is known that nothing of what was built is."""

@@ -27,7 +27,10 @@ def check_put(destination: Path, guard: Guard, written: Collection[str] = ()) ->
         RemovedError: one is gone, or another by now, or something has come.
     """
     places = without_marks(path_at(name) for name in names_below(destination))
-    if filesystem.is_file(record := companion_of(destination)):
+    record = companion_of(
+        destination
+    )  # beside what is a folder, it is nobody's that this run knows
+    if guard.has_made(record) and filesystem.is_file(record):
         places.append(record)
     begin = len(str(destination))
     others, gone = guard.unlike(
@@ -37,14 +40,16 @@ def check_put(destination: Path, guard: Guard, written: Collection[str] = ()) ->
         raise written_to([*others, *gone], gone)
 
 
-def may_have_put(destination: Path, guard: Guard | None) -> list[Path]:
-    """What stands at a destination, its record as well, and may be of this run's making: of all, if there is no guard.
+def may_have_put(destination: Path, guard: Guard, *, has_all: bool) -> list[Path]:
+    """What stands at a destination, and its record, as far as it may be of this run's making; ``has_all``: what stands
+    at the destination is.
 
     Raises:
         OSError: nobody can tell.
     """
-    there = [*objects_at(destination), *objects_at(companion_of(destination))]
-    return [place for place in there if guard is None or guard.may_have_made(place)]
+    inside, beside = objects_at(destination), objects_at(companion_of(destination))
+    ours = [place for place in [*inside, *beside] if guard.may_have_made(place)]
+    return [*dict.fromkeys([*inside, *ours])] if has_all else ours
 
 
 class Replacement(NamedTuple):
@@ -76,7 +81,7 @@ class Replacement(NamedTuple):
         """
         old = objects_at(destination)
         first = sorted((p for p in old if p.name == COMMIT_MARK), key=lambda p: len(p.parts))
-        first += objects_at(companion_of(destination)) if old else []
+        first += objects_at(companion_of(destination)) if destination in old else []
         moved = {place: destination.parent / place.relative_to(built) for place in objects}
         last = [destination.parent / mark.relative_to(built) for mark in marks]
         companion = companion_of(built / destination.name)
