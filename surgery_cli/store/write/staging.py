@@ -176,12 +176,12 @@ class Staging:
         """
         if self._replaces is not None:
             check_replaced(self.destination, self._stood)
-            check_replaced(self._companion, self._stood_beside)
             self._before_exchange = write_replacing(self.directory, self._replaces, self.new)
         elif filesystem.is_taken(self.destination):
             raise already_there(self.destination)
         aside = self.directory / OLD_RECORD
-        has_record = filesystem.is_taken(self._companion)
+        files = (self.destination, self.new)  # beside a folder, it is nobody's that this run knows
+        has_record = any(map(filesystem.is_file, files)) and filesystem.is_taken(self._companion)
         if has_record:
             rename(self._companion, aside)
         try:
