@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from shlex import quote
 
-from surgery_cli.errors import Problem, SurgeryError, WriteError
+from surgery_cli.errors import DestinationError, Problem, SurgeryError, WriteError
 from surgery_cli.inputs.buckets import BucketPath, removal
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import LEVELS
@@ -100,6 +100,8 @@ def not_replaced(
         cause = error.strerror or str(error)
     else:
         cause = "; ".join(filter(None, (error.problems[0].what, error.problems[0].why)))
+    if mend and isinstance(error, DestinationError):
+        mend = f"{mend}; as long as something else stands there, `clean` leaves all as it is, and says how to go on"
     return WriteError(
         f"'{destination}' could not be replaced whole",
         why=f"{cause}; the new one stands whole in '{new}'",
