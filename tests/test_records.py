@@ -161,11 +161,13 @@ def test_the_record_of_a_file_stands_beside_it_and_a_stale_one_goes(tmp_path):
     assert surgery.verify(str(out)).checked == 1
 
 
-def test_a_directory_without_a_record_beside_it_removes_a_stale_one(flat, tmp_path):
-    stale = tmp_path / "out.surgery.json"
-    stale.write_text("of another checkpoint")
+def test_what_stands_beside_a_directory_is_not_read_as_its_record_and_stays(flat, tmp_path):
+    """It was removed: by its name it is the record of a single file that may come back."""
+    beside = tmp_path / "out.surgery.json"
+    beside.write_text("of another checkpoint")
     apply(flat, tmp_path / "out")
-    assert not stale.exists()
+    assert beside.read_text() == "of another checkpoint"
+    assert surgery.verify(str(tmp_path / "out")).agrees
 
 
 def test_without_digests_on_record_all_is_read_and_nothing_compared(tmp_path):
