@@ -129,7 +129,7 @@ def _plain(value):
     if isinstance(files := found.get("files_agreeing"), list):
         found |= {"files_agreeing": len(files)}
     if found.get("sealed_files"):
-        found |= {"bytes_read": "…"}
+        found |= dict.fromkeys(found.keys() & {"bytes_read", "bytes_read_to_seal"}, "…")
     if isinstance(digests := found.get("digests"), dict):
         found |= {"digests": dict(sorted(digests.items()))}
     return found
