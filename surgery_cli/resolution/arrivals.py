@@ -125,26 +125,20 @@ class Arrivals:
         if not any(_slot_at_home(path, draft, known, is_moved=True) for path in draft.leaves):
             return
         found = self._survey(draft, known)
-        misread: dict[LeafPath, tuple[Slot, Slot]] = {}
-        params: dict[LeafPath, tuple[Slot, Slot]] = {}
+        misread: dict[LeafPath, tuple[Slot, str]] = {}
         for slot in found.slots.values() if found else ():
             own = _slot_at_home(slot.path, draft, known)
-            if own is not None and not slot.in_optimizer:
-                misread.setdefault(slot.node, (slot, own))
             param = slot.param if slot.in_optimizer and slot.param in draft.leaves else None
-            if param and (own := _slot_at_home(param, draft, known)) is not None:
-                params.setdefault(slot.root, (slot, own))
-        for node, (slot, own) in misread.items():
+            if own is not None and not slot.in_optimizer:
+                misread.setdefault(slot.node, (own, f"a copy of '{slot.root}', and edit it so"))
+            elif param and (own := _slot_at_home(param, draft, known)) is not None:
+                said = f"the params of '{slot.node}', which does not follow its own then"
+                misread.setdefault(slot.root, (own, said))
+        for node, (own, said) in misread.items():
             yield Consequence(
                 DocsPage.OPTIMIZERS,
-                f"'{node}' has the values of '{own.node}', but later plans take it for a copy of '{slot.root}',"
-                " and edit it so: put it back into a state first",
-            )
-        for root, (slot, own) in params.items():
-            yield Consequence(
-                DocsPage.OPTIMIZERS,
-                f"'{root}' has the values of '{own.node}', but later plans take it for the params of '{slot.node}',"
-                " which does not follow its own then: put it back into a state first",
+                f"'{node}' has the values of '{own.node}', but later plans take it for {said}: put it back into a state"
+                " first",
             )
 
     def _weighed(self, draft: Draft, questions: list[Question]) -> list[tuple[Question, bool]]:

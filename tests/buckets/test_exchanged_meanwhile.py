@@ -96,6 +96,18 @@ def test_nothing_is_overwritten_that_comes_while_objects_are_exchanged(
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_what_is_removed_while_objects_are_exchanged_is_said_to_be(service, source, way):
+    """Who removes one may be about to save another: none is put in its place."""
+    name = "new/params.w/.zarray"
+    seen = at_first_deletion(service, lambda: service.remove(name))
+    with pytest.raises(SurgeryError) as refused:
+        use_cases.apply(source, f"{service.root}/new", RESCALED, options=WAYS[way])
+    assert seen
+    assert f"'{service.root}/{name}' was removed" in refused.value.problems[0].why
+    assert name not in service.names()
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_an_answer_that_is_lost_is_no_other_program(service, source, way):
     """The second try hears that there is nothing to delete: that was taken for something that had been removed."""
     service.faults = Faults(kind="lost", every=2, among=lambda kind: kind == "delete")

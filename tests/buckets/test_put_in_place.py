@@ -115,11 +115,15 @@ def test_a_version_is_the_same_with_quotes_or_without(service, monkeypatch, tmp_
     source = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
     if WAYS[way].force:
         uploaded(service, saved(tmp_path / "old"), f"{service.root}/new")
-    copy = AmazonS3.copy
+    call = AmazonS3._call
 
-    def copied(self, *given):
-        return copy(self, *given).strip('"')
+    def without_quotes(self, method, **asked):
+        got = call(self, method, **asked)
+        for found in (got, got.get("CopyObjectResult", {}), got.get("CopyPartResult", {})):
+            if "ETag" in found and method != "head_object":
+                found["ETag"] = found["ETag"].strip('"')
+        return got
 
-    monkeypatch.setattr(AmazonS3, "copy", copied)
+    monkeypatch.setattr(AmazonS3, "_call", without_quotes)
     use_cases.apply(source, f"{service.root}/new", RESCALED, options=WAYS[way])
     assert f"new/{MARK}" in service.names()

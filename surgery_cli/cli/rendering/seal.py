@@ -23,13 +23,8 @@ def render(document: Seal, page: Page) -> None:
     if document.sha256sums is not None:
         sums, folder = map(shown_path, (document.sha256sums.file, document.sha256sums.folder))
         if sums.startswith(STARTS) or folder.startswith(STARTS):
-            # of a single file the folder is no checkpoint
-            whole = (
-                folder
-                if folder.startswith(document.checkpoint)
-                else shown_path(document.checkpoint)
-            )
-            said = f"`surgery verify {quote(whole)} --like-manifest {quote(sums)}` holds the files against it"
+            sealed = quote(shown_path(document.checkpoint))
+            said = f"`surgery verify {sealed} --like-manifest {quote(sums)}` holds the files against it"
             page.line(f"{said}; `sha256sum -c` does in a copy on a disk", indent=2)
         else:
             page.line(

@@ -18,7 +18,7 @@ from surgery_cli.store.filesystem.object_service import (
     code_of,
     limit_silence,
 )
-from surgery_cli.store.filesystem.s3_uploads import Upload, conditions_told, made_in_parts
+from surgery_cli.store.filesystem.s3_uploads import Upload, conditions_told, made_in_parts, quoted
 
 _PER_PAGE: Final = 1000
 _TRIES: Final = 5
@@ -106,8 +106,7 @@ class AmazonS3(FsspecService):
             # what differs from the digest, the service refuses
             asked = {"Bucket": bucket, "Key": key, "Body": content, "ContentMD5": md5_of(content)}
             got = self._call("put_object", **asked, **condition)
-        version: str = got["ETag"]
-        return version
+        return quoted(got)
 
     @staticmethod
     def _sent(content: bytes) -> tuple[str, dict[str, Any]]:
@@ -131,8 +130,7 @@ class AmazonS3(FsspecService):
     def put_in_place(self, bucket: str, key: str, content: bytes, found: StoredObject) -> str:
         with self._asking(bucket, key, is_of_version=True):
             asked = {"Bucket": bucket, "Key": key, "Body": content}
-            version: str = self._call("put_object", **asked, IfMatch=found.version)["ETag"]
-        return version
+            return quoted(self._call("put_object", **asked, IfMatch=found.version))
 
     def copy(
         self,
@@ -150,8 +148,7 @@ class AmazonS3(FsspecService):
         with self._asking(bucket, found.key, is_of_version=True):
             if found.size <= self.largest:
                 got = self._call("copy_object", Bucket=to_bucket, Key=to_key, **asked, **condition)
-                version: str = got["CopyObjectResult"]["ETag"]
-                return version
+                return quoted(got["CopyObjectResult"])
             return self._in_parts(
                 to_bucket,
                 to_key,
@@ -240,7 +237,7 @@ class AmazonS3(FsspecService):
 
 def _object(key: str, size: int, found: dict[str, Any]) -> StoredObject:
     nanoseconds = int(found["LastModified"].timestamp() * 1_000_000) * 1000
-    tag = found["ETag"]
+    tag = quoted(found)
     digest = tag.strip('"')  # an MD5, unless it was made in parts, or with a key of the service's
     with suppress(ValueError):
         digest = base64.b64encode(bytes.fromhex(digest)).decode()

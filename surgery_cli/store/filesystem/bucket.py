@@ -7,7 +7,6 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -29,7 +28,7 @@ from surgery_cli.store.filesystem.object_files import NewObject, ObjectReader, r
 from surgery_cli.store.filesystem.object_service import ObjectService, StoredObject
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK, Documents, Entry, Place
 from surgery_cli.store.filesystem.read_ahead import FETCHED_BYTES, Range, ReadAhead
-from surgery_cli.store.filesystem.same_objects import are_same, holds, stands
+from surgery_cli.store.filesystem.same_objects import object_at
 from surgery_cli.store.filesystem.to_the_end import to_the_end
 
 
@@ -161,37 +160,25 @@ class Buckets:
         return number_of(path.key, version)
 
     def _put(self, path: BucketPath, content: bytes, exclusively: bool) -> str:
-        service, guard = self._service, self._guard_of(path)
-        is_exclusive = exclusively or guard is not None
-
-        def make(replacing: str = "") -> str:
-            if replacing:
-                found = StoredObject(path.key, 0, 0, replacing)
-                return service.put_in_place(path.bucket, path.key, content, found)
-            return service.put(path.bucket, path.key, content, exclusively=is_exclusive)
-
-        if guard is None:
-            return to_the_end(make)
+        """Make an object, and give its version."""
+        if (guard := self._guard_of(path)) is None:
+            service = self._service
+            return to_the_end(
+                lambda: service.put(path.bucket, path.key, content, exclusively=exclusively)
+            )
         if exclusively:
-            return to_the_end(lambda: guard.make_new(path, make))
+            return to_the_end(lambda: guard.put_new(path, content))
         known = self._of(path).known(path.key)
-        is_same = partial(holds, service, path.bucket, content=content)
-        return to_the_end(lambda: guard.make(path, known, make, is_same))
+        return to_the_end(lambda: guard.put(path, known, content))
 
     def copy(self, source: Place, target: Place) -> None:
         origin, path = BucketPath(source), BucketPath(target)
         found = self._object(origin)
-        guard = self._guard_of(path)
-
-        def copy(replacing: str | None = None) -> str:
-            return self._service.copy(origin.bucket, found, path.bucket, path.key, replacing)
-
-        if guard is None:
-            to_the_end(copy)
+        if (guard := self._guard_of(path)) is None:
+            to_the_end(lambda: self._service.copy(origin.bucket, found, path.bucket, path.key))
         else:
             known = self._of(path).known(path.key)
-            is_same = partial(are_same, self._service, origin.bucket, found, path.bucket)
-            to_the_end(lambda: guard.make(path, known, copy, is_same))
+            to_the_end(lambda: guard.copy(origin.bucket, found, path, known))
         self._made(path)
 
     def clone(self, source: Place, target: Place) -> None:
@@ -233,7 +220,7 @@ class Buckets:
             found = (guard and guard.made(path)) or self._object(path)
             to_the_end(lambda: self._service.delete(path.bucket, path.key, found))
         except (FileNotFoundError, Replaced):  # or the answer to an earlier try was lost
-            if stands(self._service, path):
+            if object_at(self._service, path):
                 return False
         finally:
             self.changed(path)
@@ -263,6 +250,7 @@ class Buckets:
     delete_folder = make_folder
 
     def _made(self, path: BucketPath) -> None:
+        """An object was made or replaced."""
         self._of(path).made(path.key)
 
     def changed(self, path: BucketPath) -> None:
@@ -279,6 +267,7 @@ class Buckets:
             return self._listings[path.bucket]
 
     def _object(self, path: BucketPath) -> StoredObject:
+        """As ``_find``, of an object."""
         found = self._find(path)
         if found is None:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from surgery_cli.inputs.buckets import BucketPath, Replaced, ServiceRefusal
 from surgery_cli.store.filesystem.meanwhile import written_meanwhile
 from surgery_cli.store.filesystem.object_service import ObjectService, StoredObject
+from surgery_cli.store.filesystem.same_objects import are_same, holds, object_at
 
 _PAUSES: Final = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """Seconds before something is made once more in the place of what came: about a minute, as for all requests."""
@@ -56,7 +57,41 @@ class Guard:
         is_inside = path.key.startswith(f"{key}/") or path.key in (key, f"{key}.surgery.json")
         return is_inside and (path.scheme, path.bucket) == (self._place.scheme, self._place.bucket)
 
-    def make(
+    def put(self, path: BucketPath, known: StoredObject | None, content: bytes) -> str:
+        """Make an object of this content; see ``_make``."""
+
+        def request(replacing: str) -> str:
+            if not replacing:
+                return self._service.put(path.bucket, path.key, content, exclusively=True)
+            found = StoredObject(path.key, 0, 0, replacing)
+            return self._service.put_in_place(path.bucket, path.key, content, found)
+
+        is_same = partial(holds, self._service, path.bucket, content=content)
+        return self._make(path, known, request, is_same)
+
+    def put_new(self, path: BucketPath, content: bytes) -> str:
+        """Make an object in the place of nothing. Raises FileExistsError: something stands there."""
+        self._asked.add(path.key)
+        try:
+            version = self._service.put(path.bucket, path.key, content, exclusively=True)
+        except FileExistsError:
+            self._asked.discard(path.key)
+            raise
+        self._ours[path.key] = version
+        return version
+
+    def copy(
+        self, bucket: str, found: StoredObject, path: BucketPath, known: StoredObject | None
+    ) -> str:
+        """Make a copy of an object that was ``found`` in a bucket; see ``_make``."""
+
+        def request(replacing: str) -> str:
+            return self._service.copy(bucket, found, path.bucket, path.key, replacing)
+
+        is_same = partial(are_same, self._service, bucket, found, path.bucket)
+        return self._make(path, known, request, is_same)
+
+    def _make(
         self,
         path: BucketPath,
         known: StoredObject | None,
@@ -83,14 +118,14 @@ class Guard:
                 version = request(replacing)
                 break
             except (FileExistsError, FileNotFoundError, Replaced):
-                standing = self._standing(path)
-                found = standing.version if standing else ""
+                there = object_at(self._service, path)
+                found = there.version if there else ""
                 if found == replacing:  # it was something else that is not there
                     raise
                 self.check()
-                if standing is None or not is_same(standing):
+                if there is None or not is_same(there):
                     self._asked.discard(path.key)
-                    raise written_meanwhile(self._place, [path]) from None
+                    raise written_meanwhile(self._place, [path], is_gone=there is None) from None
                 if round_:
                     version = found
                     break
@@ -104,21 +139,6 @@ class Guard:
             )
         self._ours[path.key] = version
         return version
-
-    def make_new(self, path: BucketPath, request: Callable[[], str]) -> str:
-        """Make an object in the place of nothing. Raises FileExistsError: something stands there."""
-        self._asked.add(path.key)
-        try:
-            version = self._ours[path.key] = request()
-        except FileExistsError:
-            self._asked.discard(path.key)
-            raise
-        return version
-
-    def _standing(self, path: BucketPath) -> StoredObject | None:
-        with suppress(FileNotFoundError):
-            return self._service.look_up(path.bucket, path.key)
-        return None
 
     def removed(self, path: BucketPath) -> None:
         """An object is gone: what is made there next comes in the place of nothing."""
@@ -147,8 +167,7 @@ class Guard:
         """True if what was seen there can be this run's; where an answer was lost, nobody knows which version is."""
         path = BucketPath(file)
         ours = self._ours.get(path.key)
-        is_ours = ours is None or ours.strip('"') == self._seen(path).version.strip('"')
-        return path.key in self._asked and is_ours
+        return path.key in self._asked and ours in (None, self._seen(path).version)
 
     def unlike(self, standing: Iterable[Path]) -> tuple[list[Path], list[Path]]:
         """Of what stands at the destination, what is not as this run has made it; and what it has made, and is gone.
@@ -157,9 +176,7 @@ class Guard:
         """
         found = {path.key: self._seen(path).version for path in map(BucketPath, standing)}
         found = {key: found[key] for key in found.keys() - (self._asked - self._ours.keys())}
-        ours = {key: version.strip('"') for key, version in self._ours.items()}
-        # services that speak S3 do not quote them in every answer
-        others = [key for key, version in found.items() if ours.get(key) != version.strip('"')]
+        others = [key for key, version in found.items() if self._ours.get(key) != version]
         bucket = self._place.parents[-1]
         return [bucket / key for key in others], [bucket / key for key in self._ours.keys() - found]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 from surgery_cli.inputs.buckets import BucketPath
@@ -37,10 +38,8 @@ def _pieces(size: int) -> list[tuple[int, int]]:
     return [(start, min(start + _PIECE_BYTES, size)) for start in range(0, size, _PIECE_BYTES)]
 
 
-def stands(service: ObjectService, path: BucketPath) -> bool:
-    """True if an object stands there now. Raises OSError: nobody can tell."""
-    try:
-        service.look_up(path.bucket, path.key)
-    except FileNotFoundError:
-        return False
-    return True
+def object_at(service: ObjectService, path: BucketPath) -> StoredObject | None:
+    """The object that stands there now. Raises OSError: nobody can tell."""
+    with suppress(FileNotFoundError):
+        return service.look_up(path.bucket, path.key)
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -30,7 +31,18 @@ def commit_marks(new: Path, linker: Linker) -> list[Path]:
         if location.folder_of_items is not None and filesystem.needs_commit_mark(new):
             items = (*location.items.values(), *location.other_items.values())
             marks.update(item / COMMIT_MARK for item in items)
+    return innermost_first(marks)
+
+
+def innermost_first(objects: Iterable[Path]) -> list[Path]:
+    """The marks among objects, in the order in which they may come: none says that all is whole before it is."""
+    marks = (place for place in objects if place.name == COMMIT_MARK)
     return sorted(marks, key=lambda mark: (-len(mark.parts), str(mark)))
+
+
+def without_marks(objects: Iterable[Path]) -> list[Path]:
+    """The objects but for what says of others that they are whole: copies of a lock, which come last."""
+    return [place for place in objects if place.name != COMMIT_MARK]
 
 
 def is_whole(place: Path) -> bool:

@@ -19,6 +19,7 @@ from surgery_cli.store.filesystem.listing import STAGING_MARK
 from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.write.aftermath import begin_anew, kept
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover, check_held, has_changed
+from surgery_cli.store.write.commit_marks import innermost_first, without_marks
 from surgery_cli.store.write.half_replaced import taken_by
 from surgery_cli.store.write.inventory import (
     copy_with_inventory,
@@ -26,10 +27,9 @@ from surgery_cli.store.write.inventory import (
     first_lost,
     inventory_at,
     inventory_of,
-    without_marks,
 )
 from surgery_cli.store.write.leftovers import is_over
-from surgery_cli.store.write.many_objects import innermost_first, objects_at
+from surgery_cli.store.write.many_objects import objects_at
 from surgery_cli.store.write.replacement import Replacement
 
 

@@ -15,9 +15,8 @@ import msgspec
 
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.orbax.stored_values import are_same, whole_file
-from surgery_cli.store.write.commit_marks import companion_of
+from surgery_cli.store.write.commit_marks import companion_of, without_marks
 from surgery_cli.store.write.many_objects import copy_below, objects_at
 
 _LOST: Final = 0
@@ -55,11 +54,6 @@ def inventory_at(built: Path) -> Inventory | None:
         return decode_json(filesystem.read(place), type=Inventory)
     except (msgspec.MsgspecError, UnicodeDecodeError):  # something else was put there
         return Inventory({})
-
-
-def without_marks(objects: Iterable[Path]) -> list[Path]:
-    """The objects but for what says of others that they are whole: copies of a lock, which come last."""
-    return [place for place in objects if place.name != COMMIT_MARK]
 
 
 def take_inventory(built: Path, objects: Iterable[Path], stood: Mapping[str, int]) -> None:
@@ -130,10 +124,8 @@ def first_lost(built: Path) -> Path | None:
 
 def is_untouched(destination: Path, inventory: Inventory) -> bool:
     """True if what stood at the destination stands there, its marks and its record as well, and nothing else."""
-    return (
-        versions_of(destination.parent, _objects_and_record(destination, inventory))
-        == inventory.stood
-    )
+    objects = _objects_and_record(destination, inventory)
+    return versions_of(destination.parent, objects) == inventory.stood
 
 
 def first_foreign(

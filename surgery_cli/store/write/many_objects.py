@@ -9,19 +9,13 @@ from surgery_cli.inputs.buckets import path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_guard import Guard
 from surgery_cli.store.filesystem.interruptions import Threads
-from surgery_cli.store.filesystem.protocol import COMMIT_MARK
+from surgery_cli.store.write.commit_marks import innermost_first, without_marks
 
 
 def objects_at(place: Path) -> list[Path]:
     """The objects at and below a place."""
     filesystem.forget(place)
     return [path_at(found) for found in filesystem.files_below(place)]
-
-
-def innermost_first(objects: Iterable[Path]) -> list[Path]:
-    """The marks among them, in the order in which they may come: none says that all is whole before it is."""
-    marks = (place for place in objects if place.name == COMMIT_MARK)
-    return sorted(marks, key=lambda mark: (-len(mark.parts), str(mark)))
 
 
 def copy_below(folder: Path, target: Path) -> None:
@@ -31,10 +25,9 @@ def copy_below(folder: Path, target: Path) -> None:
         FileNotFoundError: one of them has gone; or Replaced.
     """
     objects = objects_at(folder)
-    marks = innermost_first(objects)
-    others = sorted({*objects} - {*marks})
-    each(filesystem.copy, [(place, target / place.relative_to(folder)) for place in others])
-    for mark in marks:
+    pairs = [(place, target / place.relative_to(folder)) for place in without_marks(objects)]
+    each(filesystem.copy, pairs)
+    for mark in innermost_first(objects):
         filesystem.copy(mark, target / mark.relative_to(folder))
 
 
@@ -48,12 +41,11 @@ def delete_as_seen(objects: Sequence[Path], guard: Guard) -> None:
     delete_all(objects)
 
 
-def delete_all(objects: Iterable[Path]) -> None:
+def delete_all(objects: Sequence[Path]) -> None:
     """Delete objects, marks first and outermost first; what has come in the place of one since it was seen stays."""
-    marks = [*reversed(innermost_first(objects := [*objects]))]
-    for mark in marks:
+    for mark in reversed(innermost_first(objects)):
         filesystem.delete_as_found(mark)
-    each(filesystem.delete_as_found, [(place,) for place in sorted({*objects} - {*marks})])
+    each(filesystem.delete_as_found, [(place,) for place in without_marks(objects)])
 
 
 def each(request: Callable[..., object], arguments: Iterable[tuple[Path, ...]]) -> None:

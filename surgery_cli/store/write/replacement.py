@@ -10,10 +10,9 @@ from surgery_cli.inputs.buckets import path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_guard import Guard
 from surgery_cli.store.filesystem.meanwhile import written_meanwhile
-from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.write.built_files import names_below, written_to
-from surgery_cli.store.write.commit_marks import companion_of
-from surgery_cli.store.write.inventory import take_inventory, versions_of, without_marks
+from surgery_cli.store.write.commit_marks import companion_of, innermost_first, without_marks
+from surgery_cli.store.write.inventory import take_inventory, versions_of
 from surgery_cli.store.write.many_objects import each, objects_at
 
 
@@ -27,9 +26,8 @@ def check_put(destination: Path, guard: Guard, written: Collection[str] = ()) ->
         RemovedError: one is gone, or another by now, or something has come.
     """
     places = without_marks(path_at(name) for name in names_below(destination))
-    record = companion_of(
-        destination
-    )  # beside what is a folder, it is nobody's that this run knows
+    record = companion_of(destination)
+    # beside a folder, it is nobody's that this run knows
     if guard.has_made(record) and filesystem.is_file(record):
         places.append(record)
     begin = len(str(destination))
@@ -80,7 +78,7 @@ class Replacement(NamedTuple):
         ``objects`` are all that are in it, but for the new one's ``marks``.
         """
         old = objects_at(destination)
-        first = sorted((p for p in old if p.name == COMMIT_MARK), key=lambda p: len(p.parts))
+        first = innermost_first(old)[::-1]
         first += objects_at(companion_of(destination)) if destination in old else []
         moved = {place: destination.parent / place.relative_to(built) for place in objects}
         last = [destination.parent / mark.relative_to(built) for mark in marks]
