@@ -1,11 +1,14 @@
 """What a command asks of buckets before it is loaded: the same as ever, earlier, and nothing that is told too late."""
 
 import json
+import re
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from contextlib import nullcontext
+from urllib.parse import unquote
 
 import pytest
 
@@ -17,7 +20,7 @@ from surgery_cli.store.filesystem.bucket import Buckets
 from surgery_cli.store.filesystem.request_counts import requests_before_run, requests_so_far
 from surgery_cli.store.locate.ahead import asked_ahead
 from tests.buckets.checkpoints import SAMPLES, saved, uploaded
-from tests.buckets.server import Faults
+from tests.buckets.server import PATIENCE_SECONDS, Faults
 from tests.buckets.test_requests import logged
 
 COMMANDS = {
@@ -180,3 +183,41 @@ def test_what_fails_ahead_is_said_where_it_is_asked(bucket, surgery):
     assert result.code == 3
     assert "does not permit" in result.err
     assert "Traceback" not in result.err
+
+
+def test_documents_of_the_result_are_asked_for_while_it_is_listed(checkpoints, surgery):
+    """Their versions are known by who has made them: that saves the time of a request."""
+    release_at, asked = [], Counter()
+
+    def note(request):
+        place = unquote(request.target)
+        if request.kind == "write" and "new/manifest.ocdbt" in place:
+            release_at.append(time.monotonic() + PATIENCE_SECONDS)
+        if request.kind == "read" and release_at and (found := re.search(r"new/(_\w+)", place)):
+            asked[found[1]] += 1
+
+    def waits_for_documents(kind):
+        is_begun = kind == "list" and release_at and not asked
+        return bool(is_begun and time.monotonic() < release_at[0])
+
+    checkpoints.before = note
+    checkpoints.faults = Faults(are_held=waits_for_documents)
+    edit = ("params/*/kernel", "--by", "2")
+    assert not surgery("rescale", f"{checkpoints.root}/flat", f"{checkpoints.root}/new", *edit).code
+    assert time.monotonic() < release_at[0]
+    assert asked == {"_METADATA": 1, "_sharding": 1}
+
+
+def test_the_first_request_of_tensorstore_is_one_that_is_needed(checkpoints, surgery):
+    """By which it finds its credentials, and says so on standard error: that is no line of ours."""
+    checkpoints.log.clear()
+    surgery("inspect", f"{checkpoints.root}/flat")
+    assert not [request.target for request in checkpoints.log if request.status == 404]
+
+
+@pytest.mark.parametrize("command", [("inspect",), ("verify",)])
+def test_what_tensorstore_says_of_its_credentials_is_not_said(command, bucket, tmp_path):
+    uploaded(bucket, saved(tmp_path / "ck"), "gs://bkt/ck")
+    program = [sys.executable, "-m", "surgery_cli", *command, "gs://bkt/ck"]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -22,7 +22,7 @@ from surgery_cli.store.filesystem.google_storage import GoogleStorage
 from surgery_cli.store.filesystem.interruptions import Threads
 from surgery_cli.store.filesystem.local_disk import LocalDisk
 from surgery_cli.store.filesystem.object_files import read_range
-from surgery_cli.store.filesystem.protocol import Entry, FileSystem, Place, Status
+from surgery_cli.store.filesystem.protocol import Documents, Entry, FileSystem, Place, Status
 from surgery_cli.store.filesystem.request_counts import CountedService
 
 _DISK: Final = LocalDisk()
@@ -59,6 +59,11 @@ def fetch(files: Iterable[Place]) -> None:
     """These small files, those of them that are there, will be read: where that takes requests, all at once, now."""
     for place in files:
         system_of(place).fetch(place)
+
+
+def fetch_made(folder: Place, documents: Documents) -> None:
+    """As ``fetch``, of the ``documents`` among what this run has made in a folder: that is known without a look."""
+    system_of(folder).fetch_made(folder, documents)
 
 
 def needs_commit_mark(place: Place) -> bool:

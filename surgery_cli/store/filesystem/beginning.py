@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 
 from surgery_cli.inputs.buckets import BucketPath
@@ -29,8 +29,18 @@ def _read_documents(
     documents: Documents,
     read: Callable[[BucketPath, StoredObject], None],
 ) -> None:
+    read_among(path, coming.result().objects, documents, read)
+
+
+def read_among(
+    path: BucketPath,
+    standing: Iterable[StoredObject],
+    documents: Documents,
+    read: Callable[[BucketPath, StoredObject], None],
+) -> None:
+    """``read`` those small files in a folder that are ``documents`` among what stands in it."""
     below = f"{path.key}/"
-    found = {one.key.removeprefix(below): one for one in coming.result().objects}
-    for name in documents([name for name, one in found.items() if one.key.startswith(below)]):
+    found = {one.key.removeprefix(below): one for one in standing if one.key.startswith(below)}
+    for name in documents(list(found)):
         if 0 < found[name].size < FETCHED_BYTES:
             in_background(read, path / name, found[name])

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 from surgery_cli.inputs.buckets import BucketPath, Replaced
 from surgery_cli.settings.address_space import check_address_space
 from surgery_cli.store.filesystem.background import in_background
-from surgery_cli.store.filesystem.beginning import begin
+from surgery_cli.store.filesystem.beginning import begin, read_among
 from surgery_cli.store.filesystem.bucket_entries import (
     BucketStatus,
     entries_of,
@@ -83,6 +83,11 @@ class Buckets:
             found = self._find(path)
             if found is not None and 0 < found.size < FETCHED_BYTES:
                 in_background(self._fetch, path, found)
+
+    def fetch_made(self, folder: Place, documents: Documents) -> None:
+        path = BucketPath(folder)
+        if guard := self._guard_of(path):
+            read_among(path, guard.made_below(path), documents, self._fetch)
 
     def _fetch(self, path: BucketPath, found: StoredObject) -> None:
         ObjectReader(self._service, self._ahead, path, found).readinto(bytearray(found.size))

@@ -37,15 +37,15 @@ class Guard:
         self._place = destination
         self.check = check
         self._seen = seen
-        self._ours: dict[str, str] = {}
-        """The versions of what this run has made, or has seen before it saw its lock."""
+        self._ours: dict[str, StoredObject] = {}
+        """What this run has made, or has seen before it saw its lock."""
         self._asked: set[str] = set()
         """What this run has asked the service to make; where no answer came, it may stand there."""
 
     def take_in(self, seen: Sequence[StoredObject]) -> None:
         """What was seen there may go."""
         self.check()
-        self._ours.update({found.key: found.version for found in seen})
+        self._ours.update({found.key: found for found in seen})
 
     def may_go(self, files: Iterable[Path]) -> None:
         """As ``take_in``, of files by their paths."""
@@ -67,7 +67,7 @@ class Guard:
             return self._service.put_in_place(path.bucket, path.key, content, found)
 
         is_same = partial(holds, self._service, path.bucket, content=content)
-        return self._make(path, known, request, is_same)
+        return self._make(path, len(content), known, request, is_same)
 
     def put_new(self, path: BucketPath, content: bytes) -> str:
         """Make an object in the place of nothing. Raises FileExistsError: something stands there."""
@@ -77,7 +77,7 @@ class Guard:
         except FileExistsError:
             self._asked.discard(path.key)
             raise
-        self._ours[path.key] = version
+        self._made(path, len(content), version)
         return version
 
     def copy(
@@ -89,11 +89,12 @@ class Guard:
             return self._service.copy(bucket, found, path.bucket, path.key, replacing)
 
         is_same = partial(are_same, self._service, bucket, found, path.bucket)
-        return self._make(path, known, request, is_same)
+        return self._make(path, found.size, known, request, is_same)
 
     def _make(
         self,
         path: BucketPath,
+        size: int,
         known: StoredObject | None,
         request: Callable[[str], str],
         is_same: Callable[[StoredObject], bool],
@@ -111,7 +112,7 @@ class Guard:
         """
         if known and path.key not in self._ours:
             self.take_in([known])
-        replacing = self._ours.get(path.key, "")
+        replacing = self._version_of(path.key) or ""
         self._asked.add(path.key)
         for round_, pause in enumerate(_PAUSES):
             try:
@@ -137,17 +138,27 @@ class Guard:
                 str(path),
                 "see that nothing else writes there, then run the command again",
             )
-        self._ours[path.key] = version
+        self._made(path, size, version)
         return version
+
+    def _made(self, path: BucketPath, size: int, version: str) -> None:
+        self._ours[path.key] = StoredObject(path.key, size, 0, version)
+
+    def _version_of(self, key: str) -> str | None:
+        ours = self._ours.get(key)
+        return ours and ours.version
 
     def removed(self, path: BucketPath) -> None:
         """An object is gone: what is made there next comes in the place of nothing."""
         self._ours.pop(path.key, None)
 
     def made(self, path: BucketPath) -> StoredObject | None:
-        """What this run has made there, if it has: by its name and version, which is all that a request needs."""
-        version = self._ours.get(path.key)
-        return None if version is None else StoredObject(path.key, 0, 0, version)
+        """What this run has made there, if it has: by its name, size and version, which is all that a request needs."""
+        return self._ours.get(path.key)
+
+    def made_below(self, folder: BucketPath) -> list[StoredObject]:
+        """As ``made``, of a folder."""
+        return [one for key, one in self._ours.copy().items() if key.startswith(folder.prefix)]
 
     def has_made(self, file: Path) -> bool:
         """True if this run has made it, or was told that it may go."""
@@ -166,7 +177,7 @@ class Guard:
     def may_have_made(self, file: Path) -> bool:
         """True if what was seen there can be this run's; where an answer was lost, nobody knows which version is."""
         path = BucketPath(file)
-        ours = self._ours.get(path.key)
+        ours = self._version_of(path.key)
         return path.key in self._asked and ours in (None, self._seen(path).version)
 
     def unlike(self, standing: Iterable[Path]) -> tuple[list[Path], list[Path]]:
@@ -176,12 +187,12 @@ class Guard:
         """
         found = {path.key: self._seen(path).version for path in map(BucketPath, standing)}
         found = {key: found[key] for key in found.keys() - (self._asked - self._ours.keys())}
-        others = [key for key, version in found.items() if self._ours.get(key) != version]
+        others = [key for key, version in found.items() if self._version_of(key) != version]
         bucket = self._place.parents[-1]
         return [bucket / key for key in others], [bucket / key for key in self._ours.keys() - found]
 
     def before_deletion(self, found: StoredObject) -> None:
         """``found`` was seen, and is about to go: where it may be another run's, look at the lock."""
-        is_own = self._ours.get(found.key) == found.version
+        is_own = self._version_of(found.key) == found.version
         if not (is_own and self._service.versions_are_unique):
             self.check()

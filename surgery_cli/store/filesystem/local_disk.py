@@ -39,6 +39,9 @@ class LocalDisk:
     def fetch(self, file: Place) -> None:
         """Nothing: to read takes no time."""
 
+    def fetch_made(self, folder: Place, documents: Documents) -> None:
+        """Nothing: to read takes no time."""
+
     def entries(self, folder: Place) -> list[Entry]:
         with os.scandir(folder) as found:
             return [_LocalEntry(entry) for entry in sorted(found, key=lambda e: e.name)]

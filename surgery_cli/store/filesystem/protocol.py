@@ -84,6 +84,9 @@ class FileSystem(Protocol):
     def fetch(self, file: Place) -> None:
         """A small file will be read, if it is there: where that takes a request, it is made now."""
 
+    def fetch_made(self, folder: Place, documents: Documents) -> None:
+        """As ``fetch``, of the ``documents`` among what this run has made in a folder: that is known without a look."""
+
     def entries(self, folder: Place) -> list[Entry]:
         """What stands in a folder, by name, with kinds and sizes, in one request."""
 

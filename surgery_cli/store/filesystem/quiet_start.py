@@ -1,14 +1,14 @@
 """TensorStore's driver for ``gs://`` says on standard error which credentials it has found, and nothing turns that off.
 
-It looks for them at its first request, once for the process. So that request is made here, by itself, and of what comes
-on standard error meanwhile those lines are left out; all others are passed on.
+It looks for them at its first request, once for the process. Of what comes on standard error meanwhile those lines are
+left out, and all others are passed on. Who does not say which request that is, has one made for it.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from tempfile import TemporaryFile
 from typing import Any, Final
@@ -20,18 +20,29 @@ _lock = threading.Lock()
 _has_started: Final[list[bool]] = []
 
 
-def start_quietly(spec: dict[str, Any]) -> None:
-    """Let the driver find its credentials, if it has not; ``spec`` is of a folder in a bucket."""
+def asked_quietly(ask: Callable[[], Any]) -> Any:
+    """The future that ``ask`` gives, of something in ``gs://``; of the first request the answer is there."""
+    if _has_started:
+        return ask()
     with _lock:
         if _has_started:
-            return
+            return ask()
         _has_started.append(True)
-        import tensorstore as ts
+        with without_lines(_SAID_BY):
+            future = ask()
+            with suppress(ValueError, OSError):  # who asked is told
+                future.result()
+        return future
 
-        once = {"max_retries": 1}
-        context = ts.Context({"gcs_request_retries": once})
-        with without_lines(_SAID_BY), suppress(ValueError, OSError):  # who asks next is told
-            ts.KvStore.open(spec, context=context).result().read(".surgery").result()
+
+def start_quietly(spec: dict[str, Any]) -> None:
+    """Let the driver find its credentials, if it has not; ``spec`` is of a folder in a bucket."""
+    if _has_started:
+        return
+    import tensorstore as ts
+
+    context = ts.Context({"gcs_request_retries": {"max_retries": 1}})
+    asked_quietly(lambda: ts.KvStore.open(spec, context=context).result().read(".surgery"))
 
 
 @contextmanager

@@ -48,6 +48,11 @@ def documents_among(names: Sequence[str]) -> list[str]:
     items = [name.removesuffix(METADATA) for name in names if f"/{name}".endswith(f"/{METADATA}")]
     if len(items) != 1:
         return []
-    wanted = {STEP_METADATA, *(items[0] + name for name in OF_ITEM)}
-    of_arrays = f"{items[0]}{ARRAY_METADATAS}/"
-    return [name for name in names if name in wanted or name.startswith(of_arrays)]
+    inside = [name.removeprefix(items[0]) for name in names if name.startswith(items[0])]
+    of_item = [items[0] + name for name in documents_of_item(inside)]
+    return [name for name in names if name == STEP_METADATA] + of_item
+
+
+def documents_of_item(names: Sequence[str]) -> list[str]:
+    """As ``documents_among``, of an item by itself."""
+    return [name for name in names if name in OF_ITEM or name.startswith(f"{ARRAY_METADATAS}/")]

@@ -101,8 +101,6 @@ class PytreeItem:
             folder = self.directory / ARRAY_METADATAS
             processes = (folder / entry.name for entry in filesystem.entries_if_any(folder))
             filesystem.fetch([*(self.directory / name for name in OF_ITEM), *processes])
-            if OcdbtStore.recognises(self.directory):
-                filesystem.kvstore(self.directory)  # TensorStore finds its credentials meanwhile
         return Sidecars(self.directory, self._before.sidecars)
 
     @cached_property

@@ -18,6 +18,7 @@ from surgery_cli.inputs.limits import METADATA, STORED_VALUES
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.local_disk import check_link
+from surgery_cli.store.filesystem.quiet_start import asked_quietly
 from surgery_cli.store.orbax.btree_nodes import ALL_KEYS, Keys, check_height, check_keys
 from surgery_cli.store.orbax.contexts import failure_of_service, first_line, new_context
 from surgery_cli.store.orbax.stored_values import truncated
@@ -73,10 +74,6 @@ class Survey:
         import tensorstore as ts
 
         self.directory = directory
-        base = opened
-        if base is None:
-            spec = filesystem.kvstore(directory)
-            base = ts.KvStore.open(spec, context=new_context()).result()
         self.values: Values = {}
         self.nodes: list[Extent] = []
         self.leaf_nodes: dict[tuple[str, bytes], Values] = {}
@@ -86,9 +83,9 @@ class Survey:
         refuse_special(directory / MANIFEST)
         try:
             self.manifest: dict[str, Any] = (
-                manifest_of(directory, base) if opened is None else ts.ocdbt.dump(opened).result()
+                manifest_of(directory) if opened is None else ts.ocdbt.dump(opened).result()
             )
-            self._walk(base, shared)
+            self._walk(opened, shared)
         except (ValueError, KeyError, IndexError, OSError) as error:
             failure = failure_of_service(directory, error)
             if failure is None and opened is None:
@@ -99,10 +96,8 @@ class Survey:
                 fix="a file is missing, truncated or damaged; copy the checkpoint again from where it was whole",
             ) from error
 
-    def _walk(self, base: Any, shared: Mapping[tuple[str, bytes], Values]) -> None:
-        """Every node of the newest version, as ``base`` has it; those that are ``shared`` are known."""
-        import tensorstore as ts
-
+    def _walk(self, opened: Any | None, shared: Mapping[tuple[str, bytes], Values]) -> None:
+        """Every node of the newest version; those that are ``shared`` are known."""
         newest = self.manifest["versions"][-1]
         root = newest["root"]
         waiting = deque(
@@ -113,7 +108,7 @@ class Survey:
             while waiting and len(reading) < _NODES_AT_ONCE:
                 node = waiting.popleft()
                 refuse_special(self.directory / extent(node[0]).file)
-                future = None if node[:2] in shared else ts.ocdbt.dump(base, node[0])
+                future = None if node[:2] in shared else self._node(node[0], opened)
                 reading.append((*node, future))
             location, prefix, height, keys, future = reading.popleft()
             self.nodes.append(extent(location))
@@ -132,6 +127,19 @@ class Survey:
                 ]
             else:
                 self._add(location, prefix, _values(content["entries"], prefix))
+
+    def _node(self, location: str, opened: Any | None) -> Any:
+        """A node that is read."""
+        import tensorstore as ts
+
+        def ask() -> Any:
+            return ts.ocdbt.dump(self._folder if opened is None else opened, location)
+
+        return asked_quietly(ask) if isinstance(self.directory, BucketPath) else ask()
+
+    @cached_property
+    def _folder(self) -> Any:
+        return _opened(self.directory)
 
     def _count_in(self, entries: list[dict[str, Any]]) -> None:
         """Count what a node holds: one that leads to itself, or several to one, make more than any database has."""
@@ -250,7 +258,7 @@ def database_folders(directory: Path) -> list[Path]:
     return found
 
 
-def manifest_of(directory: Path, database: Any) -> dict[str, Any]:
+def manifest_of(directory: Path) -> dict[str, Any]:
     """What the manifest says. In a bucket it is read with the other small files, as it was found."""
     import tensorstore as ts
 
@@ -258,8 +266,16 @@ def manifest_of(directory: Path, database: Any) -> dict[str, Any]:
     if isinstance(directory, BucketPath):
         database = ts.KvStore.open({"driver": "memory"}, context=ts.Context()).result()
         database.write(MANIFEST, filesystem.read(directory / MANIFEST)).result()
+    else:
+        database = _opened(directory)
     found: dict[str, Any] = ts.ocdbt.dump(database).result()
     return found
+
+
+def _opened(directory: Path) -> Any:
+    import tensorstore as ts
+
+    return ts.KvStore.open(filesystem.kvstore(directory), context=new_context()).result()
 
 
 def _values(entries: list[dict[str, Any]], prefix: bytes) -> Values:

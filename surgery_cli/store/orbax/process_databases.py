@@ -8,7 +8,6 @@ from pathlib import Path, PurePosixPath
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
 from surgery_cli.store.orbax.btree import MANIFEST, PROCESS_PREFIX, Extent, Survey, manifest_of
-from surgery_cli.store.orbax.contexts import new_context
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.orbax.stored_values import is_copy
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
@@ -42,11 +41,8 @@ def copied_databases(item: Path) -> Iterator[tuple[str, str]]:
 
 def _may_differ(store: OcdbtStore, folder: Path) -> bool:
     """Whether as much is dead as other values take: then its tree is worth reading."""
-    import tensorstore as ts
-
     try:
-        base = ts.KvStore.open(filesystem.kvstore(folder), context=new_context()).result()
-        root = manifest_of(folder, base)["versions"][-1]["root"]
+        root = manifest_of(folder)["versions"][-1]["root"]
         return bool(2 * store.dead_bytes >= root["statistics"]["num_indirect_value_bytes"])
     except (ValueError, KeyError, IndexError, OSError):
         return False

@@ -14,6 +14,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.durability import sync_directory
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.write_failures import write_errors
+from surgery_cli.store.locate.ahead import documents_of_item
 from surgery_cli.store.orbax.arrays import StoredArray, Window, below
 from surgery_cli.store.orbax.btree import MANIFEST, PROCESS_PREFIX, Survey
 from surgery_cli.store.orbax.contexts import new_context
@@ -24,17 +25,8 @@ from surgery_cli.store.write.buffered_database import BufferedDatabase
 from surgery_cli.store.write.database_versions import drop_unneeded, keep_newest, newest_version
 from surgery_cli.store.write.early_reads import early_reads_for
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
-from surgery_cli.store.write.ocdbt_references import (
-    References,
-    database_spec,
-    wait,
-)
-from surgery_cli.store.write.raw_copies import (
-    Copies,
-    batches,
-    everything,
-    read_whole,
-)
+from surgery_cli.store.write.ocdbt_references import References, database_spec, wait
+from surgery_cli.store.write.raw_copies import Copies, batches, everything, read_whole
 from surgery_cli.store.write.still_placed import check_database
 from surgery_cli.store.write.transactions import Turns, atomic, commit
 from surgery_cli.store.write.upload_buffer import BufferedPart, buffer_for
@@ -239,6 +231,7 @@ class OcdbtWriter:
                 made = self._buffered.finish()
         filesystem.forget(self.target)  # TensorStore wrote past us
         filesystem.look_ahead(self.target, around=True)
+        filesystem.fetch_made(self.target, documents_of_item)
         filesystem.entries_if_any(self.target)  # all of it, where else each look is a request
         if not filesystem.exists(self.target / MANIFEST):
             return  # no array at all
