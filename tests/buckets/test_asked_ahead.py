@@ -1,11 +1,9 @@
 """What a command asks of buckets before it is loaded: the same as ever, earlier, and nothing that is told too late."""
 
 import json
-import re
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from contextlib import nullcontext
 from urllib.parse import unquote
@@ -14,13 +12,15 @@ import pytest
 
 from surgery_cli.cli.options import parameters
 from surgery_cli.inputs.addresses import Address
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.background import IN_BACKGROUND
 from surgery_cli.store.filesystem.bucket import Buckets
+from surgery_cli.store.filesystem.bucket_locks import guarded
 from surgery_cli.store.filesystem.request_counts import requests_before_run, requests_so_far
-from surgery_cli.store.locate.ahead import asked_ahead
+from surgery_cli.store.locate.ahead import OF_ITEM, asked_ahead, documents_of_item
 from tests.buckets.checkpoints import SAMPLES, saved, uploaded
-from tests.buckets.server import PATIENCE_SECONDS, Faults
+from tests.buckets.server import Faults
 from tests.buckets.test_requests import logged
 
 COMMANDS = {
@@ -185,27 +185,33 @@ def test_what_fails_ahead_is_said_where_it_is_asked(bucket, surgery):
     assert "Traceback" not in result.err
 
 
-def test_documents_of_the_result_are_asked_for_while_it_is_listed(checkpoints, surgery):
-    """Their versions are known by who has made them: that saves the time of a request."""
-    release_at, asked = [], Counter()
+def test_documents_that_a_run_has_made_are_asked_for_without_a_look(service):
+    """Their versions are known: those of a result come while it is listed."""
+    new = f"{service.root}/new"
+    with guarded(path_at(new), lambda: None):
+        for name in ("_METADATA", "d/0f", "array_metadatas/process_0"):
+            filesystem.put(f"{new}/{name}", name.encode())
+        service.put("bkt", "new/_sharding", b"of another")
+        service.log.clear()
+        filesystem.fetch_made(new, documents_of_item)
+        wait_for_background()
+        read = sorted(request.path.rpartition("/new")[2] for request in service.log)
+        assert [unquote(path)[1:] for path in read] == ["_METADATA", "array_metadatas/process_0"]
+        assert filesystem.read(f"{new}/_METADATA") == b"_METADATA"
+    assert [request.kind for request in service.log] == ["read", "read", "list"]
 
-    def note(request):
-        place = unquote(request.target)
-        if request.kind == "write" and "new/manifest.ocdbt" in place:
-            release_at.append(time.monotonic() + PATIENCE_SECONDS)
-        if request.kind == "read" and release_at and (found := re.search(r"new/(_\w+)", place)):
-            asked[found[1]] += 1
 
-    def waits_for_documents(kind):
-        is_begun = kind == "list" and release_at and not asked
-        return bool(is_begun and time.monotonic() < release_at[0])
-
-    checkpoints.before = note
-    checkpoints.faults = Faults(are_held=waits_for_documents)
+def test_documents_of_a_result_are_read_once(checkpoints, surgery):
+    checkpoints.log.clear()
     edit = ("params/*/kernel", "--by", "2")
     assert not surgery("rescale", f"{checkpoints.root}/flat", f"{checkpoints.root}/new", *edit).code
-    assert time.monotonic() < release_at[0]
-    assert asked == {"_METADATA": 1, "_sharding": 1}
+    read = (unquote(one.path) for one in checkpoints.log if one.kind == "read")
+    read = Counter(path.rpartition("/new/")[2] for path in read if "/new/" in path)
+    assert {name: read[name] for name in OF_ITEM if name in read} == {
+        "_METADATA": 1,
+        "_sharding": 1,
+        "manifest.ocdbt": 1,
+    }
 
 
 def test_the_first_request_of_tensorstore_is_one_that_is_needed(checkpoints, surgery):

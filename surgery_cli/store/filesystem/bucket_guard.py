@@ -146,7 +146,7 @@ class Guard:
 
     def _version_of(self, key: str) -> str | None:
         ours = self._ours.get(key)
-        return ours and ours.version
+        return None if ours is None else ours.version
 
     def removed(self, path: BucketPath) -> None:
         """An object is gone: what is made there next comes in the place of nothing."""
