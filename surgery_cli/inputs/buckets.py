@@ -139,6 +139,15 @@ class Replaced(ServiceRefusal):
         )
 
 
+class StoredOtherwise(ServiceRefusal):
+    """A service tells of what it was sent another digest than that has; ``version``: of the object that it has made."""
+
+    def __init__(self, address: str, version: str) -> None:
+        fix = "run the command again; where it comes again, ask who keeps the service"
+        super().__init__("what it holds is not what was sent", address, fix)
+        self.version = version
+
+
 def removal(path: Path, *, is_object: bool = False) -> str:
     """The command that removes what stands at a path: all below it, or one object, of which `aws` takes no other."""
     if not isinstance(path, BucketPath):

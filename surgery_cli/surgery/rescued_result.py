@@ -189,9 +189,9 @@ def _refuse_faulty(written: Checkpoint) -> None:
 
 
 def _staging(target: Path, linker: Linker) -> Staging | BucketStaging:
-    """Where the result is built: beside its name on a disk, under it in a bucket."""
+    """Where the result is built: beside its name, for TensorStore writes there by itself."""
     if isinstance(target, BucketPath):
-        return BucketStaging(target, linker, writes_past=True)
+        return BucketStaging(target, linker, beside=True)
     return Staging(target)
 
 

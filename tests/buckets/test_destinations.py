@@ -192,9 +192,10 @@ def test_what_the_service_carries_out_when_a_run_has_given_it_up_goes_as_well(
                 service.put("bkt", name, b"x")
 
     class WithoutAnswer(Guard):
-        def __init__(self, *args):
-            super().__init__(*args)
-            self.streams(BucketPath(f"{service.root}/new/d/late"))
+        def __init__(self, *args, **more):
+            super().__init__(*args, **more)
+            self._asked.add("new/d/late")
+            self._streamed(BucketPath(f"{service.root}/new/d/late"), 1, None)
 
     monkeypatch.setattr(buckets, "Guard", WithoutAnswer)
     service.before = come_through

@@ -16,8 +16,8 @@ LOCK = "runs/.new.msgpack.surgery-tmp-lock"
 
 def remove(service, gone):
     """Everything of the result, or what has this in its name."""
-    for name in service.names("new/"):
-        if gone in name:
+    for name in service.names("new/") + service.names(".new.surgery-tmp-"):
+        if gone in name and "/new/" in f"/{name}":
             service.remove(name)
 
 

@@ -46,9 +46,11 @@ class Buckets:
         self._guards: list[Guard] = []
 
     @contextmanager
-    def guarded(self, destination: BucketPath, check: Callable[[], None]) -> Iterator[Guard]:
-        """For all that is written and deleted inside."""
-        guard = Guard(self._service, destination, check, self._object)
+    def guarded(
+        self, destination: BucketPath, check: Callable[[], None], *, seen_may_go: bool
+    ) -> Iterator[Guard]:
+        """For all that is written and deleted inside; see ``Guard``."""
+        guard = Guard(self._service, destination, check, self._object, seen_may_go=seen_may_go)
         self._guards.append(guard)
         try:
             yield guard
@@ -150,13 +152,12 @@ class Buckets:
         return NewObject(path, self._put, self._stream, self._made, exclusively=exclusively)
 
     def _stream(self, path: BucketPath, exclusively: bool) -> Any:
-        """What makes a large object; it is told no version that it may replace, and says none: that goes first."""
-        if guard := self._guard_of(path):
-            if not exclusively:
-                self.delete(path)
-            guard.streams(path)
-        exclusively |= guard is not None
-        return self._service.stream(path.bucket, path.key, exclusively=exclusively)
+        """What makes a large object; it is told no version that it may replace: that goes first."""
+        if (guard := self._guard_of(path)) is None:
+            return self._service.stream(path.bucket, path.key, exclusively=exclusively)
+        if not exclusively:
+            self.delete(path)
+        return guard.stream(path)
 
     def put(self, place: Place, content: bytes, *, exclusively: bool = False) -> int:
         path = BucketPath(place)
@@ -171,10 +172,9 @@ class Buckets:
             return to_the_end(
                 lambda: service.put(path.bucket, path.key, content, exclusively=exclusively)
             )
-        if exclusively:
-            return to_the_end(lambda: guard.put_new(path, content))
-        known = self._of(path).known(path.key)
-        return to_the_end(lambda: guard.put(path, known, content))
+        if exclusively and guard.made(path) is not None:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        return to_the_end(lambda: guard.put(path, content))
 
     def copy(self, source: Place, target: Place) -> None:
         origin, path = BucketPath(source), BucketPath(target)
@@ -182,8 +182,7 @@ class Buckets:
         if (guard := self._guard_of(path)) is None:
             to_the_end(lambda: self._service.copy(origin.bucket, found, path.bucket, path.key))
         else:
-            known = self._of(path).known(path.key)
-            to_the_end(lambda: guard.copy(origin.bucket, found, path, known))
+            to_the_end(lambda: guard.copy(origin.bucket, found, path))
         self._made(path)
 
     def clone(self, source: Place, target: Place) -> None:
@@ -196,7 +195,10 @@ class Buckets:
         with suppress(FileNotFoundError):
             found = None
             if guard := self._guard_of(path):
-                found = guard.made(path) or self._object(path)
+                found = guard.made(path)
+                if found is None and not guard.seen_may_go and not guard.may_have_made(path):
+                    return
+                found = found or self._object(path)
                 guard.before_deletion(found)
             self._delete(path, found)
 

@@ -151,15 +151,6 @@ class Listings:
             folders = sorted((name for name, o in standing.items() if o is None), reverse=True)
             waiting += [f"{place}{name}/" for name in folders]
 
-    def known(self, key: str) -> StoredObject | None:
-        """The object of that name, as it was seen last; None where none was, and nobody is asked."""
-        around, _, name = key.rpartition("/")
-        around += "/" if around else ""
-        with self._lock:
-            if around in self._folders:
-                return self._folders[around].get(name)
-            return self._looked_up.get(key)
-
     def find(self, key: str) -> StoredObject | None:
         """The object of that name; None for a folder.
 

@@ -40,13 +40,16 @@ def beside(destination: Path) -> list[Path]:
     return [place for place in found if place != lock]
 
 
-def guarded(destination: Path, check: Callable[[], None]) -> AbstractContextManager[Guard]:
-    """What is written inside to a destination in a bucket comes in the place of nothing, or of what this run has made;
-    ``check`` raises an error where the destination is another run's by now.
+def guarded(
+    destination: Path, check: Callable[[], None], *, seen_may_go: bool = False
+) -> AbstractContextManager[Guard]:
+    """What is written inside to a destination in a bucket comes in the place of nothing, or of what this run has made,
+    and nothing else is deleted there; ``check`` raises an error where the destination is another run's by now.
+    ``seen_may_go``: whatever stands there may be deleted.
     """
     system = filesystem.system_of(destination)
     assert isinstance(system, Buckets)
-    return system.guarded(BucketPath(destination), check)
+    return system.guarded(BucketPath(destination), check, seen_may_go=seen_may_go)
 
 
 def lock_around(place: Path, levels: int = LEVELS) -> Path | None:

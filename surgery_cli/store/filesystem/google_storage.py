@@ -14,6 +14,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
+from surgery_cli.inputs.buckets import StoredOtherwise
 from surgery_cli.store.filesystem.deferred_imports import deferred
 from surgery_cli.store.filesystem.fsspec_service import FsspecService
 from surgery_cli.store.filesystem.object_service import (
@@ -82,13 +83,15 @@ class GoogleStorage(FsspecService):
     def put(self, bucket: str, key: str, content: bytes, *, exclusively: bool) -> str:
         with self._asking(bucket, key):
             condition = {"ifGenerationMatch": "0"} if exclusively else {}
-            return self._upload(bucket, key, content, condition)
+            made = self._upload(bucket, key, content, condition)
+        return _version_of(made, content, f"gs://{bucket}/{key}")
 
     def put_in_place(self, bucket: str, key: str, content: bytes, found: StoredObject) -> str:
         with self._asking(bucket, key, is_of_version=True):
-            return self._upload(bucket, key, content, {"ifGenerationMatch": found.version})
+            made = self._upload(bucket, key, content, {"ifGenerationMatch": found.version})
+        return _version_of(made, content, f"gs://{bucket}/{key}")
 
-    def _upload(self, bucket: str, key: str, content: bytes, condition: dict[str, str]) -> str:
+    def _upload(self, bucket: str, key: str, content: bytes, condition: dict[str, str]) -> Any:
         from surgery_cli.store.filesystem.sliced_body import SlicedBody  # by gcsfs only
 
         # gcsfs's own way wraps small objects in a message, in which a byte 0x0d at their end looks like a part of it
@@ -96,13 +99,9 @@ class GoogleStorage(FsspecService):
         kind = {"Content-Type": "application/octet-stream"}
         place = self._client.base.replace("/storage/", "/upload/storage/", 1)
         body = SlicedBody(content)
-        got = self._client.call(
+        return self._client.call(
             "POST", f"{place}b/{bucket}/o", headers=kind, data=body, json_out=True, **asked
         )
-        if not _has(content, got):
-            raise OSError(errno.EIO, "what it holds is not what was sent")
-        version: str = got["generation"]
-        return version
 
     def stream(self, bucket: str, key: str, *, exclusively: bool) -> Any:
         stream = super().stream(bucket, key, exclusively=exclusively)
@@ -190,7 +189,7 @@ class _Upload:
     def discard(self) -> None:
         self._stream.discard()
 
-    def close(self) -> None:
+    def close(self) -> str | None:
         try:
             self._stream.close()
         except FileExistsError:
@@ -198,6 +197,11 @@ class _Upload:
             sent = base64.b64encode(self._digest.digest()).decode()
             if (int(found["size"]), found[self._name]) != (self._size, sent):
                 raise
+            return str(found["generation"])
+        generation: str | None = (
+            self._stream.generation
+        )  # gcsfs forgets it where nothing was left to send
+        return generation
 
 
 def _client_class() -> Any:
@@ -227,11 +231,14 @@ def _running_digest() -> tuple[str, Any]:
     return "crc32c", google_crc32c.Checksum()
 
 
-def _has(content: bytes, made: dict[str, Any]) -> bool:
-    """True if an object that was made is what was sent."""
+def _version_of(made: dict[str, Any], content: bytes, address: str) -> str:
+    """Raises StoredOtherwise: an object that was made is not what was sent."""
     name, digest = _running_digest()
     digest.update(content)
-    return bool(made[name] == base64.b64encode(digest.digest()).decode())
+    version: str = made["generation"]
+    if made[name] != base64.b64encode(digest.digest()).decode():
+        raise StoredOtherwise(address, version)
+    return version
 
 
 def _object(found: dict[str, Any]) -> StoredObject:

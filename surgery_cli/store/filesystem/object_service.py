@@ -95,7 +95,9 @@ class ObjectService(Protocol):
         """
 
     def stream(self, bucket: str, key: str, *, exclusively: bool) -> Any:
-        """As ``put``, of a file that is written piece by piece, and is there once it is closed."""
+        """As ``put``, of a file that is written piece by piece, and is there once it is closed: that gives its version,
+        or None, where the service does not tell.
+        """
 
     def copy(
         self,

@@ -205,9 +205,10 @@ class _CountedStream:
         _COUNTS.add(written=by_now - self._counted)
         self._counted = by_now
 
-    def close(self) -> None:
-        self._stream.close()
+    def close(self) -> str | None:
+        version: str | None = self._stream.close()
         self._count(Asked(requests_to_stream(self._scheme, self._written), self._written))
+        return version
 
     def discard(self) -> None:
         self._stream.discard()

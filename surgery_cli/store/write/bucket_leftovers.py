@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +118,8 @@ class BucketLeftover:
                 return False
             filesystem.forget(self.destination)  # its mark may have come before this was the lock
             found_so = self.path == found
-            with guarded(self.destination, lambda: check_held(lock)) as guard:
+            held = partial(check_held, lock)
+            with guarded(self.destination, held, seen_may_go=True) as guard:
                 self._remove_built(guard)
             for place in beside(self.destination):
                 filesystem.delete_below(place)

@@ -60,16 +60,13 @@ class BucketStaging:
         stood: Stood | None = None,
         *,
         beside: bool = False,
-        writes_past: bool = False,
     ) -> None:
         """``stood``: what is there when the run begins, if that may be replaced. ``beside``: build in a folder of this
-        run's own, and let the service copy it to its place in the end. ``writes_past``: TensorStore writes there by
-        itself, so that nobody can tell what of all that stands there is this run's.
+        run's own, and let the service copy it to its place in the end.
         """
         self.destination = destination
         self._stood = stood
         self._linker = linker
-        self._writes_past = writes_past
         self._token = secrets.token_hex(8)
         self._beside = destination.with_name(f".{destination.name}{STAGING_MARK}{self._token[:8]}")
         self._replaces = filesystem.exists(destination)  # looked at anew once nobody else may write
@@ -201,7 +198,7 @@ class BucketStaging:
         """What stands at the destination, and goes where the run fails. Raises OSError."""
         if self._is_whole or (self._is_beside and self._replaces):
             return []
-        return may_have_put(self.destination, self._guard, has_all=self._writes_past)
+        return may_have_put(self.destination, self._guard)
 
     def _may_be_left(self) -> bool:
         """False only where it is known that nothing of what was built is."""
@@ -245,7 +242,7 @@ class BucketStaging:
             if self._is_beside:
                 objects = [place for place in objects_at(self._beside) if place not in marks]
             else:
-                check_put(self.new, self._guard, self._read_back if self._writes_past else ())
+                check_put(self.new, self._guard)
             check_versions(self.new, self._read_back)
             for mark in marks:
                 self._mark(mark)

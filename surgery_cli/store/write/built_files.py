@@ -15,7 +15,7 @@ from surgery_cli.errors import (
     RemovedError,
     ServiceFails,
 )
-from surgery_cli.inputs.buckets import ServiceRefusal
+from surgery_cli.inputs.buckets import Replaced, ServiceRefusal, path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import RECORD
 from surgery_cli.store.filesystem.local_disk import own_status
@@ -123,7 +123,7 @@ def written_to(unlike: Collection[Path], gone: Collection[Path]) -> RemovedError
     return RemovedError(
         f"{files} was written to by something else while the new checkpoint was built",
         why="it is not what was read back",
-        fix=_MEND,
+        fix=worded("{}; run the command again once nothing writes there", NOTHING_LEFT),
     )
 
 
@@ -140,14 +140,23 @@ def check_replaced(destination: Path, stood: Stood, at: Path | None = None) -> N
         raise written_meanwhile(destination, [f"{destination}{name}" for name in others])
 
 
+def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
 def raise_of_built(directory: Path, error: BaseException | None) -> None:
     """What does not read of a result that is being built is no damage of a checkpoint: the result is not written.
 
     ``directory`` is where it is built, and has a name that nothing else has.
 
     Raises:
-        RemovedError: ``error`` is of that kind.
+        RemovedError: ``error`` is of that kind, or something else was put in the place of a file of it.
     """
+    for one in _with_causes(error):
+        if isinstance(one, Replaced) and path_at(one.filename).is_relative_to(directory):
+            raise written_to([path_at(one.filename)], []) from error
     if not isinstance(error, CheckpointError) or isinstance(error, LimitError | ServiceFails):
         return
     first = error.problems[0]

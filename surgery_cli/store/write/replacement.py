@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -16,11 +16,10 @@ from surgery_cli.store.write.inventory import take_inventory, versions_of
 from surgery_cli.store.write.many_objects import each, objects_at
 
 
-def check_put(destination: Path, guard: Guard, written: Collection[str] = ()) -> None:
+def check_put(destination: Path, guard: Guard) -> None:
     """The service told of each object that was put there which version it is: all these stand there, and nothing else.
 
-    But for what TensorStore has ``written`` there itself, by what follows the destination in their names. Nothing is
-    looked up again that was since the last of them was put there.
+    Nothing is looked up again that was since the last of them was put there.
 
     Raises:
         RemovedError: one is gone, or another by now, or something has come.
@@ -30,24 +29,19 @@ def check_put(destination: Path, guard: Guard, written: Collection[str] = ()) ->
     # beside a folder, it is nobody's that this run knows
     if guard.has_made(record) and filesystem.is_file(record):
         places.append(record)
-    begin = len(str(destination))
-    others, gone = guard.unlike(
-        place for place in places if guard.has_made(place) or str(place)[begin:] not in written
-    )
+    others, gone = guard.unlike(places)
     if others or gone:
         raise written_to([*others, *gone], gone)
 
 
-def may_have_put(destination: Path, guard: Guard, *, has_all: bool) -> list[Path]:
-    """What stands at a destination, and its record, as far as it may be of this run's making; ``has_all``: what stands
-    at the destination is.
+def may_have_put(destination: Path, guard: Guard) -> list[Path]:
+    """What stands at a destination, and its record, as far as it may be of this run's making.
 
     Raises:
         OSError: nobody can tell.
     """
-    inside, beside = objects_at(destination), objects_at(companion_of(destination))
-    ours = [place for place in [*inside, *beside] if guard.may_have_made(place)]
-    return [*dict.fromkeys([*inside, *ours])] if has_all else ours
+    standing = [*objects_at(destination), *objects_at(companion_of(destination))]
+    return [place for place in standing if guard.may_have_made(place)]
 
 
 class Replacement(NamedTuple):
