@@ -18,9 +18,15 @@ from surgery_cli.inputs.limits import METADATA, STORED_VALUES
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.local_disk import check_link
-from surgery_cli.store.filesystem.quiet_start import asked_quietly
-from surgery_cli.store.orbax.btree_nodes import ALL_KEYS, Keys, check_height, check_keys
-from surgery_cli.store.orbax.contexts import failure_of_service, first_line, new_context
+from surgery_cli.store.orbax.btree_nodes import (
+    ALL_KEYS,
+    Keys,
+    check_height,
+    check_keys,
+    opened_folder,
+    reader_of,
+)
+from surgery_cli.store.orbax.contexts import failure_of_service, first_line
 from surgery_cli.store.orbax.stored_values import truncated
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
 
@@ -104,11 +110,12 @@ class Survey:
             [(root["location"], b"", newest["root_height"], ALL_KEYS)] if "location" in root else []
         )
         reading: deque[tuple[str, bytes, int, Keys, Any]] = deque()
+        ask = reader_of(self.directory, opened)
         while waiting or reading:
             while waiting and len(reading) < _NODES_AT_ONCE:
                 node = waiting.popleft()
                 refuse_special(self.directory / extent(node[0]).file)
-                future = None if node[:2] in shared else self._node(node[0], opened)
+                future = None if node[:2] in shared else ask(node[0])
                 reading.append((*node, future))
             location, prefix, height, keys, future = reading.popleft()
             self.nodes.append(extent(location))
@@ -127,19 +134,6 @@ class Survey:
                 ]
             else:
                 self._add(location, prefix, _values(content["entries"], prefix))
-
-    def _node(self, location: str, opened: Any | None) -> Any:
-        """A node that is read."""
-        import tensorstore as ts
-
-        def ask() -> Any:
-            return ts.ocdbt.dump(self._folder if opened is None else opened, location)
-
-        return asked_quietly(ask) if isinstance(self.directory, BucketPath) else ask()
-
-    @cached_property
-    def _folder(self) -> Any:
-        return _opened(self.directory)
 
     def _count_in(self, entries: list[dict[str, Any]]) -> None:
         """Count what a node holds: one that leads to itself, or several to one, make more than any database has."""
@@ -267,15 +261,9 @@ def manifest_of(directory: Path) -> dict[str, Any]:
         database = ts.KvStore.open({"driver": "memory"}, context=ts.Context()).result()
         database.write(MANIFEST, filesystem.read(directory / MANIFEST)).result()
     else:
-        database = _opened(directory)
+        database = opened_folder(directory)
     found: dict[str, Any] = ts.ocdbt.dump(database).result()
     return found
-
-
-def _opened(directory: Path) -> Any:
-    import tensorstore as ts
-
-    return ts.KvStore.open(filesystem.kvstore(directory), context=new_context()).result()
 
 
 def _values(entries: list[dict[str, Any]], prefix: bytes) -> Values:

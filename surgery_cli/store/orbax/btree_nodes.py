@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final, TypeAlias
+
+from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.quiet_start import asked_quietly
+from surgery_cli.store.orbax.contexts import new_context
 
 Keys: TypeAlias = tuple[bytes, bytes | None]
 """The least key that a node may have, and the least that stands behind it; None for the last node."""
@@ -36,3 +42,26 @@ def check_keys(found: Sequence[bytes], expected: Keys) -> None:
         raise ValueError(
             f"the keys of a node, from {found[0]!r} to {found[-1]!r}, do not belong there"
         )
+
+
+def opened_folder(directory: Path) -> Any:
+    """A folder, opened as TensorStore reads it."""
+    import tensorstore as ts
+
+    return ts.KvStore.open(filesystem.kvstore(directory), context=new_context()).result()
+
+
+def reader_of(directory: Path, opened: Any | None) -> Callable[[str], Any]:
+    """What asks for a node by its location, and gives a future; ``opened``: the folder, where it is by now."""
+    import tensorstore as ts
+
+    folder = [] if opened is None else [opened]
+
+    def ask(location: str) -> Any:
+        if not folder:
+            folder.append(opened_folder(directory))
+        return ts.ocdbt.dump(folder[0], location)
+
+    if not isinstance(directory, BucketPath):
+        return ask
+    return lambda location: asked_quietly(lambda: ask(location))
