@@ -19,6 +19,7 @@ from surgery_cli.planning import operation_from_options, plan_from_document, pla
 from surgery_cli.settings.reshard import Reshard
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.amazon_s3 import AmazonS3
 from surgery_cli.store.filesystem.bucket import Buckets
 from surgery_cli.store.write import ocdbt, raw_copies
 from tests.buckets.checkpoints import SAMPLES, saved, uploaded
@@ -360,6 +361,22 @@ def test_requests_of_what_is_written_piece_by_piece(service, tmp_path, anew, siz
     (here / "notes.bin").write_bytes(RANDOM.bytes(size))
     plan = plan_of([operation_from_options("rescale", {"at": "w", "by": 2.0})])
     hold(service, anew, plan, str(here), f"{service.scheme}://bkt/runs/new")
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("size", [6 << 20, 11_000_000])
+def test_requests_of_what_is_copied_in_parts(service, tmp_path, anew, monkeypatch, size, force):
+    """S3 copies no more than 5 GiB in a request: what comes along, and what is put in its place."""
+    monkeypatch.setattr(AmazonS3, "largest", 6 << 20)
+    monkeypatch.setattr(AmazonS3, "part", 5 << 20)
+    here = saved(tmp_path / "ck", {"w": np.ones((3, 4), np.float32)})
+    (here / "notes.bin").write_bytes(RANDOM.bytes(size))
+    there = uploaded(service, here, f"{service.root}/runs/ck")
+    plan = plan_of([operation_from_options("rescale", {"at": "w", "by": 2.0})])
+    if force:
+        use_cases.apply(str(here), f"{service.root}/runs/new", plan)
+    hold(service, anew, plan, there, f"{service.root}/runs/new", force=force)
+    hold(service, anew, plan, str(here), f"{service.root}/runs/from-here", force=force)
 
 
 @pytest.mark.parametrize("options", [{"compact": "always"}, {"memory_bytes": 16 << 20}], ids=str)

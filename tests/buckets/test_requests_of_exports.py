@@ -8,6 +8,7 @@ from surgery_cli import surgery as use_cases
 from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.settings.export import Export
 from surgery_cli.settings.run import Options
+from surgery_cli.store.filesystem.amazon_s3 import AmazonS3
 from tests.buckets.checkpoints import saved
 from tests.buckets.test_requests import FEWER_READS, MORE_READS, OTHERS, TREE, anew, hold, logged
 
@@ -67,7 +68,11 @@ def test_previews_of_exports_hold_with_force(service, here, anew, form, old):
     hold(service, anew, plan_for(form), there, destination, force=True)
 
 
-def test_previews_of_large_exports_hold_with_force(service, here, anew):
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_previews_of_large_exports_hold_with_force(service, here, anew, monkeypatch, in_parts):
+    if in_parts:
+        monkeypatch.setattr(AmazonS3, "largest", 6 << 20)
+        monkeypatch.setattr(AmazonS3, "part", 5 << 20)
     destination = f"{service.root}/new.safetensors"
     for is_taken in (False, True):
         plan, source = plan_for("one file"), str(here / "large")
