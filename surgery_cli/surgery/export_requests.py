@@ -30,6 +30,7 @@ def add_export(
     arrays = {leaf.name for leaf in apart}
     add_arrays_written(tally, apart, compression_of(prepared.checkpoint.items.values()))
     tally.read_back(len(apart))
+    tally.know(len(apart), 0)
     along = companions(prepared.checkpoint, prepared.output, destination).carried
     for file in along:
         tally.carry(file, filesystem.size(file))
@@ -40,6 +41,8 @@ def add_export(
             size = made.bytes + told_of
             tally.write_file(size)
             tally.read_back(parts(size) + 1, size)
+            if parts(size) == 1:  # what is read in one piece is kept
+                tally.know(1, size)
     if FORMATS[prepared.output.format].is_marked:
         tally.copy(1, LOCK_BYTES)
     tally.read_back(1)

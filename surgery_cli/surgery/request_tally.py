@@ -36,6 +36,8 @@ class Tally:
         self.requests = so_far
         self.built = Asked()
         """The objects of the result, which are fewer than what is written: some are written again, or go."""
+        self.known = Asked()
+        """Those of them whose bytes are here in the end: marks and the record, and small ones that were read back."""
 
     def read(self, origin: Path, requests: int, count: int = 0) -> None:
         """Read so many bytes of what lies at ``origin``."""
@@ -82,6 +84,11 @@ class Tally:
         if self._to:
             self.requests += Requests(copied=Asked(requests, count))
             self.built += Asked(requests, count)
+            self.know(requests, count)
+
+    def know(self, objects: int, count: int) -> None:
+        """What a seal need not read: see ``known``."""
+        self.known += Asked(objects, count)
 
     def carry(self, origin: Path, size: int, *, was_read: bool = False, stays: bool = True) -> None:
         """A file comes along as it is; ``was_read``: its bytes are here, as it was looked into.

@@ -158,7 +158,9 @@ def _add_around(tally: Tally, prepared: Prepared, options: Options) -> None:
         tally.look_at(place, _LOOKS_AT_SOURCE)
     tally.other(_OTHERS)
     tally.write_beside(1, LOCK_BYTES)
-    tally.write(1, _RECORD_BYTES + record_bytes(prepared, options))
+    record = _RECORD_BYTES + record_bytes(prepared, options)
+    tally.write(1, record)
+    tally.know(1, record)
 
 
 def _add_checkpoint(
@@ -195,11 +197,13 @@ def _add_small(
     if is_rewritten(item, plan):
         tally.write(len(files), size, objects=0)  # in the place of those that come along
     tally.read_back(len(files), size)
+    tally.know(len(files), size)
     store = item.store
     if is_per_leaf(item):
         return
     nodes = nodes_written(plan, store, compact=compact) if isinstance(store, OcdbtStore) else 0
     tally.read_back(_READS_OF_DATABASE, 2 * nodes + _MANIFEST_BYTES)
+    tally.know(1, _MANIFEST_BYTES)
     each = 1 if buffered else 2
     # when there is a database, and once it has no history
     tally.write(each, _MANIFEST_BYTES + nodes, objects=1)

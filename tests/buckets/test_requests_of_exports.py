@@ -80,6 +80,12 @@ def test_previews_of_large_exports_hold_with_force(service, here, anew, monkeypa
         assert (told.copied.bytes > LARGE["w"].nbytes) is is_taken
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_previews_of_exports_hold_with_a_seal(service, here, anew, form):
+    destination = f"{service.root}/runs/{FORMS[form][2]}"
+    hold(service, anew, plan_for(form), str(here / "ck"), destination, seal=True)
+
+
 @pytest.mark.parametrize("force", [False, True])
 @pytest.mark.parametrize("source", ["disk", "gs", "s3"])
 def test_previews_of_what_comes_along_hold(service, bucket, s3, tmp_path, anew, source, force):
