@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Final, NamedTuple
 
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import files_below
+from surgery_cli.store.open.file_item import FileItem
 from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS
+from surgery_cli.store.write.commit_marks import companion_of
+from surgery_cli.store.write.item_plan import is_converted
 from surgery_cli.store.write.strategy import is_per_leaf
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.request_tally import Tally
@@ -28,8 +31,28 @@ _INVENTORY_LINE_BYTES: Final = 90
 """What an inventory says of an object, about: that, its size and its digest."""
 
 
+ITSELF: Final = ""
+"""The path in a destination of the destination, which is a single file."""
+
+
+class BuiltNames(NamedTuple):
+    """The objects of a result, as far as their names are known beforehand, by their paths in the destination."""
+
+    files: frozenset[str]
+    folders: frozenset[PurePosixPath] = frozenset()
+    """Those right in which every file has a name that another result of the kind has as well."""
+    arrays: frozenset[PurePosixPath] = frozenset()
+    """As ``folders``, at any depth."""
+
+    def holds(self, path: str) -> bool:
+        """True if a file of that path is one of them."""
+        above = PurePosixPath(path).parents
+        is_alike = not self.folders.isdisjoint(above[:1]) or not self.arrays.isdisjoint(above)
+        return path in self.files or is_alike
+
+
 def add_replacing(
-    tally: Tally, prepared: Prepared, target: Path, *, is_taken: bool, is_noted: bool
+    tally: Tally, built: BuiltNames, target: Path, *, is_taken: bool, is_noted: bool
 ) -> None:
     """What was built beside is copied to its place by the service, and goes; so does what ``--force`` replaces, and
     what has no name that the new one has. ``is_noted``: in a journal.
@@ -39,11 +62,10 @@ def add_replacing(
     if is_taken:
         tally.other(_OTHERS_OF_REPLACED)
         tally.other(0 if is_noted else _OTHERS_OF_REPLACED_ALONE)
+        old = _stands(target)
+        stood = len(old)
+        gone = sum(not built.holds(path) for path in old)
         if filesystem.is_folder(target):
-            below = [PurePosixPath(path).parents for path, _ in files_below(target)]
-            stood = len(below)
-            items, arrays = _folders_named_alike(prepared)
-            gone = sum(folders[0] not in items and arrays.isdisjoint(folders) for folders in below)
             for _ in range(2):  # before anything is written, and when it is replaced
                 tally.list_destination(stood)
         tally.list_destination()
@@ -56,13 +78,23 @@ def add_replacing(
     tally.other(1)
 
 
-def _folders_named_alike(prepared: Prepared) -> tuple[set[PurePosixPath], set[PurePosixPath]]:
-    """Folders whose files have names that another checkpoint's have as well: of items, and at any depth of arrays."""
-    items, arrays = set[PurePosixPath](), set[PurePosixPath]()
+def _stands(target: Path) -> list[str]:
+    """What is to be replaced, by its paths in the destination; with a single file its record goes, which is beside."""
+    if filesystem.is_folder(target):
+        return [path for path, _ in files_below(target)]
+    record = companion_of(target)
+    return [ITSELF, *([record.name] if filesystem.is_file(record) else [])]
+
+
+def names_built(prepared: Prepared) -> BuiltNames:
+    """Of a checkpoint: folders of items have files of the same names as another's, and so have arrays with folders."""
+    files, folders, arrays = set[str](), set[PurePosixPath](), set[PurePosixPath]()
     for plan in prepared.plans.values():
         place = plan.item.directory.relative_to(prepared.checkpoint.location.root)
         item = PurePosixPath(place.as_posix())
-        items.update((item, item.parent, item / ARRAY_METADATAS))
+        if isinstance(plan.item, FileItem) and not is_converted(plan.item):
+            files.add(ITSELF)
+        folders.update((item, item.parent, item / ARRAY_METADATAS))
         if is_per_leaf(plan.item):
             arrays.update(item / leaf.name for leaf in plan.leaves)
-    return items, arrays
+    return BuiltNames(frozenset(files), frozenset(folders), frozenset(arrays))

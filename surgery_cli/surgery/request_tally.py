@@ -7,7 +7,8 @@ from typing import Final
 
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store.filesystem.object_service import STREAMED_BYTES
-from surgery_cli.store.filesystem.request_counts import Asked, Requests, requests_to_stream
+from surgery_cli.store.filesystem.request_counts import Asked, Requests
+from surgery_cli.store.filesystem.services import SERVICES
 
 PIECE_BYTES: Final = 4 << 20
 """What is read at once of a file that is carried from one place to another."""
@@ -29,9 +30,14 @@ class Tally:
 
     def __init__(self, target: Path, so_far: Requests) -> None:
         self._to = target if isinstance(target, BucketPath) else None
+        self._service = None if self._to is None else SERVICES[self._to.scheme]
+        self._in_parts = Requests()
+        """What copies of the result take beside a request for each of its objects."""
         self.requests = so_far
         self.built = Asked()
         """The objects of the result, which are fewer than what is written: some are written again, or go."""
+        self.known = Asked()
+        """Those of them whose bytes are here in the end: marks and the record, and small ones that were read back."""
 
     def read(self, origin: Path, requests: int, count: int = 0) -> None:
         """Read so many bytes of what lies at ``origin``."""
@@ -78,34 +84,50 @@ class Tally:
         if self._to:
             self.requests += Requests(copied=Asked(requests, count))
             self.built += Asked(requests, count)
+            self.know(requests, count)
+
+    def know(self, objects: int, count: int) -> None:
+        """What a seal need not read: see ``known``."""
+        self.known += Asked(objects, count)
 
     def carry(self, origin: Path, size: int, *, was_read: bool = False, stays: bool = True) -> None:
         """A file comes along as it is; ``was_read``: its bytes are here, as it was looked into.
 
         Unless it ``stays``, nothing refers to it in the end, and it is deleted.
         """
-        if self._to and isinstance(origin, BucketPath) and origin.scheme == self._to.scheme:
-            self.requests += Requests(copied=Asked(1, size))
-            self.built += Asked(1, size)
+        service = self._service
+        if service and isinstance(origin, BucketPath) and origin.scheme == service.scheme:
+            self.requests += service.requests_to_copy(size)
         else:
             if not was_read:
                 self.read(origin, parts(size), size)
-            self.write_file(size)
-        if self._to and not stays:
+            self._add_file(size)
+        if stays:
+            self._add_built(size)
+        else:
             self.other(1)
-            self.built += Asked(-1, -size)
 
     def write_file(self, size: int) -> None:
-        """A file is made; a large one piece by piece."""
-        if self._to:
+        """A file of the result is made; a large one piece by piece."""
+        self._add_file(size)
+        self._add_built(size)
+
+    def _add_file(self, size: int) -> None:
+        if self._service:
             is_large = size >= STREAMED_BYTES
-            requests = requests_to_stream(self._to.scheme, size) if is_large else 1
-            self.write(requests, size, objects=1)
+            requests = self._service.requests_to_stream(size) if is_large else 1
+            self.requests += Requests(written=Asked(requests, size))
+
+    def _add_built(self, size: int) -> None:
+        if self._service:
+            self.built += Asked(1, size)
+            self._in_parts += self._service.requests_to_copy(size) - Requests(copied=Asked(1, size))
 
     def replace(self, old: int) -> None:
         """What was built beside is copied to its place by the service, and goes, with so many ``old`` objects."""
         if self._to:
             self.requests += Requests(copied=self.built, other=self.built.requests + old)
+            self.requests += self._in_parts
 
 
 def _further_pages(objects: int) -> int:

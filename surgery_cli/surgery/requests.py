@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from surgery_cli.inputs.buckets import BucketPath
-from surgery_cli.reports import Exported
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import files_below
@@ -33,10 +32,11 @@ from surgery_cli.store.write.strategy import (
     nodes_left,
     nodes_written,
 )
+from surgery_cli.surgery.export_requests import add_export
 from surgery_cli.surgery.exporting import export_document
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.surgery.preparation import Prepared
-from surgery_cli.surgery.replacing_requests import LINE_BYTES, add_replacing
+from surgery_cli.surgery.replacing_requests import LINE_BYTES, add_replacing, names_built
 from surgery_cli.surgery.request_tally import Tally, parts
 from surgery_cli.surgery.sealing_costs import add_sealing
 from surgery_cli.surgery.space import record_bytes
@@ -84,21 +84,15 @@ def requests_of_run(
         return None
     tally = Tally(target, so_far)
     memory_bytes = bytes_to_use(options.memory_bytes)
-    add_values_read(tally, prepared, memory_bytes)
-    if prepared.output is not None:
-        _add_export(
-            tally,
-            prepared,
-            export_document(prepared.checkpoint, prepared.plans, prepared.output, destination),
-        )
-        return tally.requests
-    _add_carried(tally, prepared, target)
     buffered = not (options.resume or options.distributed)
-    for name, plan in prepared.kept_plans.items():
-        compact = prepared.compact[name]
-        is_read_before = buffered or (is_per_leaf(plan.item) and not options.distributed)
-        add_written(tally, plan, memory_bytes, compact=compact, buffered=is_read_before)
-    _add_around(tally, prepared, target, options, buffered=buffered)
+    add_values_read(tally, prepared, memory_bytes)
+    _add_around(tally, prepared, options)
+    if prepared.output is None:
+        _add_checkpoint(tally, prepared, target, memory_bytes, options, buffered=buffered)
+        names = names_built(prepared)
+    else:
+        files = export_document(prepared.checkpoint, prepared.plans, prepared.output, destination)
+        names = add_export(tally, prepared, files, destination)
     if options.seal:
         add_sealing(tally, prepared)
     if options.resume:
@@ -109,7 +103,7 @@ def requests_of_run(
             tally.list_source(place, sum(1 for _ in files_below(place)))
     tally.list_destination()
     if isinstance(target, BucketPath) and (is_taken or not buffered):
-        add_replacing(tally, prepared, target, is_taken=is_taken, is_noted=options.resume)
+        add_replacing(tally, names, target, is_taken=is_taken, is_noted=options.resume)
     return tally.requests
 
 
@@ -158,27 +152,32 @@ def _files_taken(plan: ItemPlan) -> Iterator[tuple[Path, bool]]:
             yield from ((file, True) for file in files)
 
 
-def _add_export(tally: Tally, prepared: Prepared, export: Exported) -> None:
-    """The lock and the record, and files that are written, and read back from their headers on."""
-    for place in _places(prepared):
-        tally.look_at(place, _LOOKS_AT_SOURCE)
-    tally.other(_OTHERS)
-    tally.read_back(1)
-    tally.write(2)
-    for file in export.files:
-        tally.write_file(file.bytes)
-        tally.read_back(parts(file.bytes) + 1, file.bytes)
-
-
-def _add_around(
-    tally: Tally, prepared: Prepared, target: Path, options: Options, *, buffered: bool
-) -> None:
-    """The lock, marks and the record; manifests and other small files; looks at what stands there."""
+def _add_around(tally: Tally, prepared: Prepared, options: Options) -> None:
+    """The lock and the record; looks at the source, and at what stands at the destination."""
     for place in _places(prepared):
         tally.look_at(place, _LOOKS_AT_SOURCE)
     tally.other(_OTHERS)
     tally.write_beside(1, LOCK_BYTES)
-    tally.write(1, _RECORD_BYTES + record_bytes(prepared, options))
+    record = _RECORD_BYTES + record_bytes(prepared, options)
+    tally.write(1, record)
+    tally.know(1, record)
+
+
+def _add_checkpoint(
+    tally: Tally,
+    prepared: Prepared,
+    target: Path,
+    memory_bytes: int,
+    options: Options,
+    *,
+    buffered: bool,
+) -> None:
+    """What is computed, and what comes along; marks, manifests and other small files."""
+    _add_carried(tally, prepared, target)
+    for name, plan in prepared.kept_plans.items():
+        compact = prepared.compact[name]
+        is_read_before = buffered or (is_per_leaf(plan.item) and not options.distributed)
+        add_written(tally, plan, memory_bytes, compact=compact, buffered=is_read_before)
     add_step(tally, prepared, target)
     for name, plan in prepared.kept_plans.items():
         if isinstance(plan.item, PytreeItem):
@@ -198,11 +197,13 @@ def _add_small(
     if is_rewritten(item, plan):
         tally.write(len(files), size, objects=0)  # in the place of those that come along
     tally.read_back(len(files), size)
+    tally.know(len(files), size)
     store = item.store
     if is_per_leaf(item):
         return
     nodes = nodes_written(plan, store, compact=compact) if isinstance(store, OcdbtStore) else 0
     tally.read_back(_READS_OF_DATABASE, 2 * nodes + _MANIFEST_BYTES)
+    tally.know(1, _MANIFEST_BYTES)
     each = 1 if buffered else 2
     # when there is a database, and once it has no history
     tally.write(each, _MANIFEST_BYTES + nodes, objects=1)

@@ -25,11 +25,11 @@ def bytes_to_seal(prepared: Prepared, options: Options, taken_bytes: int) -> int
 
 def add_sealing(tally: Tally, prepared: Prepared) -> None:
     """The requests for that, once all that is written was counted."""
-    built = tally.built
+    left = tally.built - tally.known
     plans = prepared.plans.values()
     # the documents of arrays with folders of their own are small, and were read since, to open the result
     known = sum(len(plan.leaves) for plan in plans if is_per_leaf(plan.item))
-    tally.read_back(built.requests - known + built.bytes // PIECE_BYTES, built.bytes)
+    tally.read_back(left.requests - known + left.bytes // PIECE_BYTES, left.bytes)
     for plan in plans:
         arrays = [one.array for leaf in _not_read_back(plan) for one in leaf.taken]
         is_alone = is_per_leaf(plan.item)

@@ -79,7 +79,7 @@ def record_bytes(prepared: Prepared, options: Options) -> int:
     count = filesystem.size(old) if filesystem.is_file(old) else 0
     for path in draft.changed:
         count += _RECORD_BYTES_OF_CHANGED + 2 * len(draft.texts[path])
-    for path in draft.leaves if options.seal else draft.changed:
+    for path in draft.leaves if options.seal or prepared.is_export else draft.changed:
         count += _RECORD_BYTES_OF_DIGEST + len(draft.texts[path])
     return count
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from surgery_cli.compute.host import HostKit
@@ -21,7 +21,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.object_files import ASKED_AT_ONCE
 from surgery_cli.store.filesystem.read_ahead import KEPT_BYTES, merged
 from surgery_cli.store.open.file_item import FileItem
-from surgery_cli.store.open.item import PytreeItem
+from surgery_cli.store.open.item import Item, PytreeItem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
 from surgery_cli.store.orbax.ocdbt import SMALL_BYTES, OcdbtStore
 from surgery_cli.store.write.item import copied_leaves
@@ -141,8 +141,7 @@ def add_written(
     if is_per_leaf(plan.item):
         leaves = len(plan.computed)
         # arrays put together from others' chunks get a document, and nothing else
-        described = leaves + len(plan.of(Way.ARRANGE))
-        tally.write(chunks + described, count + _DOCUMENT_BYTES * described)
+        add_arrays_written(tally, [*plan.computed, *plan.of(Way.ARRANGE)], ratio)
         documents = _DOCUMENT_BYTES * len(plan.leaves)
         if buffered:
             tally.read_back(len(plan.leaves), documents)
@@ -160,6 +159,13 @@ def add_written(
     is_followed = commits > 0
     copied = copied_leaves(plan, compact=compact)
     _add_copied(tally, copied, buffered=buffered, is_followed=is_followed)
+
+
+def add_arrays_written(tally: Tally, leaves: Sequence[PlannedLeaf], ratio: float) -> None:
+    """Arrays with folders of their own: of each its chunks, as far as they are computed, and a document."""
+    count = round(ratio * sum(leaf.written_bytes for leaf in leaves))
+    chunks = sum(map(_chunks_written, leaves))
+    tally.write(chunks + len(leaves), count + _DOCUMENT_BYTES * len(leaves))
 
 
 def _add_copied(
@@ -195,11 +201,17 @@ def _add_copied(
 
 def compression(plan: ItemPlan) -> float:
     """Stored bytes over bytes of values: how far the item's values are compressed so far."""
-    if not isinstance(plan.item, PytreeItem):
-        return 1.0
-    arrays = [leaf.array for leaf in plan.item.leaves.values() if leaf.array is not None]
-    values = sum(spec.bytes for spec in plan.item.tree.values() if spec.has_array)
-    return min(sum(array.stored_bytes for array in arrays) / values, 1.0) if values else 1.0
+    return compression_of([plan.item])
+
+
+def compression_of(items: Iterable[Item]) -> float:
+    """The same of several; of formats that are files nothing is known to be."""
+    found = [item for item in items if isinstance(item, PytreeItem)]
+    stored = (leaf.array for item in found for leaf in item.leaves.values())
+    count = sum(array.stored_bytes for array in stored if array is not None)
+    specs = (spec for item in found for spec in item.tree.values())
+    values = sum(spec.bytes for spec in specs if spec.has_array)
+    return min(count / values, 1.0) if values else 1.0
 
 
 def _chunks_written(leaf: PlannedLeaf) -> int:

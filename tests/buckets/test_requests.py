@@ -19,6 +19,7 @@ from surgery_cli.planning import operation_from_options, plan_from_document, pla
 from surgery_cli.settings.reshard import Reshard
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.amazon_s3 import AmazonS3
 from surgery_cli.store.filesystem.bucket import Buckets
 from surgery_cli.store.write import ocdbt, raw_copies
 from tests.buckets.checkpoints import SAMPLES, saved, uploaded
@@ -46,6 +47,8 @@ WAYS = [("force",), ("resume",), ("force", "resume")]
 MORE_READS, FEWER_READS = 4, 10
 """Manifests and nodes of a tree are looked at again, or not; large chunks that are neighbours, and are asked for at the
 same time, come in one request."""
+MORE_KEPT = 7
+"""Of chunks that a seal reads as values and as files, some are here from the one when the other comes."""
 OTHERS = 6
 """Lists are remembered until something is written; how often they are asked for depends on what stands there."""
 OTHERS_BESIDE = 7
@@ -297,6 +300,39 @@ def test_what_a_seal_reads_is_told_before(bucket, checkpoints, tmp_path, anew, l
     hold(bucket, anew, plan, there, str(tmp_path / "new"), seal=True)
 
 
+def reads(server, anew, plan, source, destination, **options):
+    """How many requests to read are told and made."""
+    anew()
+    told = use_cases.plan(source, plan, destination=destination, options=Options(**options))
+    anew()
+    server.log.clear()
+    use_cases.apply(source, destination, plan, options=Options(**options))
+    return np.array([told.requests.read.requests, logged(server).read[0]])
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("edit", ["rescale", "rename", "cast"])
+@pytest.mark.parametrize("layout", [*LAYOUTS, "a run"])
+def test_what_was_read_since_is_not_told_of_a_seal(service, checkpoints, anew, layout, edit, force):
+    """Marks, the record and what had been read to open the result were counted as if a seal read them again."""
+    here = SAMPLES / "digits_manager" if layout == "a run" else checkpoints / layout
+    there = uploaded(service, here, f"{service.root}/runs/ck")
+    fields = EDITS[edit]
+    if layout == "a run" and "at" in fields:
+        fields = fields | {"at": "params/Dense_1/kernel"}
+    plan = plan_of([operation_from_options(edit, fields)])
+    destination = f"{service.root}/runs/new"
+    if force:
+        use_cases.apply(
+            there, destination, plan_of([operation_from_options("cast", EDITS["cast"])])
+        )
+    alone = reads(service, anew, plan, there, destination, force=force)
+    other = destination if force else f"{service.root}/runs/sealed"
+    told, made = reads(service, anew, plan, there, other, force=force, seal=True) - alone
+    assert -MORE_READS <= told - made <= MORE_KEPT
+
+
 @pytest.mark.parametrize(
     ("layout", "edit"), [("ocdbt", "rescale"), ("zarr3", "rename"), ("a file a chunk", "cast")]
 )
@@ -360,6 +396,22 @@ def test_requests_of_what_is_written_piece_by_piece(service, tmp_path, anew, siz
     (here / "notes.bin").write_bytes(RANDOM.bytes(size))
     plan = plan_of([operation_from_options("rescale", {"at": "w", "by": 2.0})])
     hold(service, anew, plan, str(here), f"{service.scheme}://bkt/runs/new")
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("size", [6 << 20, 11_000_000])
+def test_requests_of_what_is_copied_in_parts(service, tmp_path, anew, monkeypatch, size, force):
+    """S3 copies no more than 5 GiB in a request: what comes along, and what is put in its place."""
+    monkeypatch.setattr(AmazonS3, "largest", 6 << 20)
+    monkeypatch.setattr(AmazonS3, "part", 5 << 20)
+    here = saved(tmp_path / "ck", {"w": np.ones((3, 4), np.float32)})
+    (here / "notes.bin").write_bytes(RANDOM.bytes(size))
+    there = uploaded(service, here, f"{service.root}/runs/ck")
+    plan = plan_of([operation_from_options("rescale", {"at": "w", "by": 2.0})])
+    if force:
+        use_cases.apply(str(here), f"{service.root}/runs/new", plan)
+    hold(service, anew, plan, there, f"{service.root}/runs/new", force=force)
+    hold(service, anew, plan, str(here), f"{service.root}/runs/from-here", force=force)
 
 
 @pytest.mark.parametrize("options", [{"compact": "always"}, {"memory_bytes": 16 << 20}], ids=str)

@@ -12,6 +12,7 @@ from surgery_cli import surgery
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.amazon_s3 import AmazonS3
+from surgery_cli.store.filesystem.request_counts import Asked, requests_so_far
 from tests.buckets.checkpoints import RESCALED, saved, uploaded
 from tests.buckets.server import PATIENCE_SECONDS, Faults
 
@@ -33,6 +34,37 @@ def test_what_is_too_large_for_one_request_comes_in_parts(s3, small_requests):
     assert s3.kinds()["copy"] == 3
     assert sum(len(request.body) for request in s3.log if request.kind == "copy") == 0
     assert s3.uploads() == []
+
+
+@pytest.mark.parametrize("size", [1, 6 << 20, (6 << 20) + 1, 10 << 20, 11_000_000], ids=str)
+def test_what_is_put_and_copied_in_parts_is_counted_as_it_is_made(service, small_requests, size):
+    """Each was one request, however many parts it took."""
+    content, before = bytes(size), requests_so_far()
+    filesystem.put(path_at(f"{service.root}/large"), content)
+    filesystem.copy(path_at(f"{service.root}/large"), path_at(f"{service.root}/copied"))
+    counted, seen = requests_so_far() - before, service.kinds()
+    assert service.content("copied") == content
+    assert counted.copied == Asked(seen["copy"], size)
+    assert counted.written == Asked(seen["write"], size)
+    in_parts = service.scheme == "s3" and size > 6 << 20
+    assert seen["copy"] == (-(-size // (5 << 20)) if in_parts else 1)
+
+
+@pytest.mark.parametrize("size", [8 << 20, 20 << 20, 45_000_000], ids=str)
+@pytest.mark.parametrize("length", [3_000_000, 9_000_000, 20 << 20], ids=str)
+def test_what_is_made_piece_by_piece_is_counted_as_it_is_sent(service, size, length):
+    """However long the pieces are that a writer has: they went as they came, and every 8 MiB counted as one."""
+    place, content = path_at(f"{service.root}/large"), bytes(range(256)) * (size >> 8)
+    before = requests_so_far()
+    with filesystem.create(place) as file:
+        for start in range(0, len(content), length):
+            file.write(content[start : start + length])
+    counted = (requests_so_far() - before).written
+    assert service.content("large") == content
+    sent = [request for request in service.log if request.kind == "write"]
+    assert counted.requests == len(sent)
+    assert counted.bytes == len(content)
+    assert max(len(request.body) for request in sent) == 8 << 20
 
 
 @pytest.mark.parametrize("kind", ["503", "reset", "cut", "lost"])

@@ -39,6 +39,10 @@ class OutputFormat(Protocol):
     def dtypes(self) -> frozenset[str]:
         """Those that the format has."""
 
+    @property
+    def is_marked(self) -> bool:
+        """True for a folder of which a mark says in a bucket that it is whole, as of a checkpoint of Orbax's."""
+
     def place(self, path: LeafPath) -> LeafPath:
         """The path at which a leaf stands in what is written."""
 

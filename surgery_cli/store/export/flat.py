@@ -28,6 +28,7 @@ class Streamed:
     """What all formats have in common that are files, written from begin to end."""
 
     name: ClassVar[str]
+    is_marked: ClassVar[bool] = False
 
     def files(self, plan: ItemPlan, target: Path, request: Export) -> Sequence[FileParts]:
         """The files part by part, with the leaves in the order of ``plan``."""

@@ -32,6 +32,7 @@ class T5x(Msgpack):
     """A folder. Arrays of several numbers stand beside the msgpack file, all else in it."""
 
     name: ClassVar[str] = "t5x"
+    is_marked: ClassVar[bool] = True
     dtypes: ClassVar[frozenset[str]] = frozenset(
         {"bfloat16", *ZARR2_DTYPES.values()} - {BITS_OF_BFLOAT16}
     )

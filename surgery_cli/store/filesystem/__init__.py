@@ -16,19 +16,16 @@ from stat import S_ISDIR, S_ISREG
 from typing import Any, BinaryIO, Final
 
 from surgery_cli.inputs.buckets import STARTS
-from surgery_cli.store.filesystem.amazon_s3 import AmazonS3
 from surgery_cli.store.filesystem.bucket import Buckets
-from surgery_cli.store.filesystem.google_storage import GoogleStorage
 from surgery_cli.store.filesystem.interruptions import Threads
 from surgery_cli.store.filesystem.local_disk import LocalDisk
 from surgery_cli.store.filesystem.object_files import read_range
 from surgery_cli.store.filesystem.protocol import Documents, Entry, FileSystem, Place, Status
-from surgery_cli.store.filesystem.request_counts import CountedService
+from surgery_cli.store.filesystem.services import SERVICES
 
 _DISK: Final = LocalDisk()
 _SERVICES: Final[dict[str, FileSystem]] = {
-    "gs://": Buckets(CountedService(GoogleStorage())),
-    "s3://": Buckets(CountedService(AmazonS3())),
+    f"{scheme}://": Buckets(service) for scheme, service in SERVICES.items()
 }
 """By the begin of their paths, which is one of ``inputs.buckets.STARTS``."""
 _LARGEST_FILE: Final = 1 << 60

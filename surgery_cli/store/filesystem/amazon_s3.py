@@ -18,7 +18,13 @@ from surgery_cli.store.filesystem.object_service import (
     code_of,
     limit_silence,
 )
-from surgery_cli.store.filesystem.s3_uploads import Upload, conditions_told, made_in_parts, quoted
+from surgery_cli.store.filesystem.s3_uploads import (
+    Upload,
+    conditions_told,
+    made_in_parts,
+    part_bytes,
+    quoted,
+)
 
 _PER_PAGE: Final = 1000
 _TRIES: Final = 5
@@ -45,9 +51,13 @@ class AmazonS3(FsspecService):
     )
     needs_commit_mark = False
     versions_are_unique = False
+    ends_uploads = True
     largest = 5_000_000_000
     """What one request makes or copies at most, in bytes (the service takes 5 GiB); what is larger comes in parts."""
     part = 512 << 20
+
+    def parts_of(self, size: int) -> int:
+        return 1 if size <= self.largest else -(-size // part_bytes(size, self.part))
 
     def page(self, bucket: str, prefix: str, delimiter: str, token: str | None) -> Page:
         asked = {"Prefix": prefix, "Delimiter": delimiter, "ContinuationToken": token}
@@ -94,7 +104,7 @@ class AmazonS3(FsspecService):
     def put(self, bucket: str, key: str, content: bytes, *, exclusively: bool) -> str:
         condition = {"IfNoneMatch": "*"} if exclusively else {}
         with self._asking(bucket, key):
-            if len(content) > self.largest:
+            if self.parts_of(len(content)) > 1:
                 view = memoryview(content)
                 return self._in_parts(
                     bucket,
@@ -121,7 +131,8 @@ class AmazonS3(FsspecService):
         condition: dict[str, Any],
     ) -> str:
         place = {"Bucket": bucket, "Key": key}
-        return made_in_parts(self._call, place, size, self.part, part, condition)
+        step = part_bytes(size, self.part)
+        return made_in_parts(self._call, place, size, step, part, condition)
 
     def stream(self, bucket: str, key: str, *, exclusively: bool) -> Any:
         stream = super().stream(bucket, key, exclusively=exclusively)
@@ -146,7 +157,7 @@ class AmazonS3(FsspecService):
         source = {"Bucket": bucket, "Key": found.key}
         asked = {"CopySource": source, "CopySourceIfMatch": found.version}
         with self._asking(bucket, found.key, is_of_version=True):
-            if found.size <= self.largest:
+            if self.parts_of(found.size) == 1:
                 got = self._call("copy_object", Bucket=to_bucket, Key=to_key, **asked, **condition)
                 return quoted(got["CopyObjectResult"])
             return self._in_parts(

@@ -32,6 +32,9 @@ class FsspecService(ABC):
     def scheme(self) -> str:
         return self.words.scheme
 
+    def parts_of(self, size: int) -> int:
+        return 1
+
     def load(self) -> None:
         with suppress(ImportError):  # which is said where something is asked
             self._import()

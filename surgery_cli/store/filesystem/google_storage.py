@@ -54,6 +54,7 @@ class GoogleStorage(FsspecService):
     )
     needs_commit_mark = True
     versions_are_unique = True
+    ends_uploads = False
 
     def page(self, bucket: str, prefix: str, delimiter: str, token: str | None) -> Page:
         asked = {

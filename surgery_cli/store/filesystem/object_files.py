@@ -89,7 +89,8 @@ def read_range(file: Any, count: int) -> bytes:
 class NewObject(io.BytesIO):
     """An object in the making: it is there, whole, once this is closed; never if the writing failed.
 
-    ``put`` makes it if it is small, and what is larger goes through ``stream``; ``changed`` is called then.
+    ``put`` makes it if it is small, and what is larger goes through ``stream`` in pieces of one length, each of them a
+    request; ``changed`` is called then.
     """
 
     def __init__(
@@ -114,9 +115,14 @@ class NewObject(io.BytesIO):
         if self.tell() >= STREAMED_BYTES:
             if self._stream is None:
                 self._stream = self._begin(self._path, self._exclusively)
-            self._stream.write(self.getvalue())
+            with self.getbuffer() as held:
+                whole = len(held) - len(held) % STREAMED_BYTES
+                for start in range(0, whole, STREAMED_BYTES):
+                    self._stream.write(bytes(held[start : start + STREAMED_BYTES]))
+                rest = bytes(held[whole:])
             self.seek(0)
             self.truncate()
+            super().write(rest)
         return count
 
     def __exit__(

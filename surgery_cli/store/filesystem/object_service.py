@@ -71,6 +71,16 @@ class ObjectService(Protocol):
     def needs_commit_mark(self) -> bool:
         """True where Orbax takes a save for finished only once its ``commit_success.txt`` is there."""
 
+    @property
+    def ends_uploads(self) -> bool:
+        """True where what is made in several requests is there once one more says so; else with the last of them."""
+
+    def parts_of(self, size: int) -> int:
+        """In how many parts it puts or copies an object of so many bytes; one, where a single request does.
+
+        Else one more request begins that, and one ends it.
+        """
+
     def load(self) -> None:
         """Import what speaks with the service, if it is there."""
 

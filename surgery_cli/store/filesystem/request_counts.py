@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -76,9 +76,9 @@ class _Counts:
         self.before: Requests | None = None
         """What had been asked for when ``counted_from_here`` was entered; what came since belongs to a command."""
 
-    def add(self, **kinds: Any) -> None:
+    def add(self, asked: Requests) -> None:
         with self._lock:
-            self.so_far += Requests(**kinds)
+            self.so_far += asked
 
 
 _COUNTS: Final = _Counts()
@@ -120,16 +120,6 @@ def requests_before_run() -> Requests:
     return requests_so_far() if before is None else before
 
 
-def requests_to_stream(scheme: str, size: int) -> int:
-    """How many it takes to make an object piece by piece: one names it, each piece is one, and S3 is told the end.
-
-    >>> requests_to_stream("gs", 20 << 20), requests_to_stream("s3", 20 << 20)
-    (4, 5)
-    """
-    full, rest = divmod(size, STREAMED_BYTES)
-    return 2 + full + (scheme == "s3" and rest > 0)
-
-
 class CountedService:
     """A service whose requests are counted; see ``ObjectService``."""
 
@@ -138,34 +128,52 @@ class CountedService:
         self.scheme = service.scheme
         self.needs_commit_mark = service.needs_commit_mark
         self.versions_are_unique = service.versions_are_unique
+        self.ends_uploads = service.ends_uploads
+
+    def requests_to_stream(self, size: int) -> int:
+        """To make an object piece by piece: one names it, each piece is one, and so is the end, where that is said."""
+        full, rest = divmod(size, STREAMED_BYTES)
+        return 2 + full + (self.ends_uploads and rest > 0)
+
+    def requests_to_put(self, size: int) -> Asked:
+        parts = self.parts_of(size)
+        return Asked(parts if parts == 1 else parts + 2, size)
+
+    def requests_to_copy(self, size: int) -> Requests:
+        """A copy, or one for each part: then one request names the object, and one says that it is whole."""
+        parts = self.parts_of(size)
+        return Requests(copied=Asked(parts, size), written=Asked(0 if parts == 1 else 2))
+
+    def parts_of(self, size: int) -> int:
+        return self._service.parts_of(size)
 
     def load(self) -> None:
         self._service.load()
 
     def page(self, bucket: str, prefix: str, delimiter: str, token: str | None) -> Page:
-        _COUNTS.add(other=1)
+        _COUNTS.add(Requests(other=1))
         return self._service.page(bucket, prefix, delimiter, token)
 
     def look_up(self, bucket: str, key: str) -> StoredObject:
-        _COUNTS.add(other=1)
+        _COUNTS.add(Requests(other=1))
         return self._service.look_up(bucket, key)
 
     def read(self, bucket: str, found: StoredObject, start: int, stop: int) -> bytes:
         content = self._service.read(bucket, found, start, stop)
-        _COUNTS.add(read=Asked(1, len(content)))
+        _COUNTS.add(Requests(read=Asked(1, len(content))))
         return content
 
     def put(self, bucket: str, key: str, content: bytes, *, exclusively: bool) -> str:
-        _COUNTS.add(written=Asked(1, len(content)))
+        _COUNTS.add(Requests(written=self.requests_to_put(len(content))))
         return self._service.put(bucket, key, content, exclusively=exclusively)
 
     def put_in_place(self, bucket: str, key: str, content: bytes, found: StoredObject) -> str:
-        _COUNTS.add(written=Asked(1, len(content)))
+        _COUNTS.add(Requests(written=Asked(1, len(content))))
         return self._service.put_in_place(bucket, key, content, found)
 
     def stream(self, bucket: str, key: str, *, exclusively: bool) -> Any:
         stream = self._service.stream(bucket, key, exclusively=exclusively)
-        return _CountedStream(stream, self.scheme)
+        return _CountedStream(stream, self.requests_to_stream)
 
     def copy(
         self,
@@ -175,11 +183,11 @@ class CountedService:
         to_key: str,
         replacing: str | None = None,
     ) -> str:
-        _COUNTS.add(copied=Asked(1, found.size))
+        _COUNTS.add(self.requests_to_copy(found.size))
         return self._service.copy(bucket, found, to_bucket, to_key, replacing)
 
     def delete(self, bucket: str, key: str, found: StoredObject | None = None) -> None:
-        _COUNTS.add(other=1)
+        _COUNTS.add(Requests(other=1))
         self._service.delete(bucket, key, found)
 
     def kvstore(self, bucket: str, folder: str) -> dict[str, Any]:
@@ -189,9 +197,10 @@ class CountedService:
 class _CountedStream:
     """A file that is written piece by piece: what was asked for by now is counted with each piece, and at the end."""
 
-    def __init__(self, stream: Any, scheme: str) -> None:
+    def __init__(self, stream: Any, in_all: Callable[[int], int]) -> None:
+        """``in_all``: how many requests so many bytes take."""
         self._stream = stream
-        self._scheme = scheme
+        self._in_all = in_all
         self._written = 0
         self._counted = Asked()
 
@@ -202,12 +211,12 @@ class _CountedStream:
         self._count(Asked(1 + pieces, pieces * STREAMED_BYTES))
 
     def _count(self, by_now: Asked) -> None:
-        _COUNTS.add(written=by_now - self._counted)
+        _COUNTS.add(Requests(written=by_now - self._counted))
         self._counted = by_now
 
     def close(self) -> str | None:
         version: str | None = self._stream.close()
-        self._count(Asked(requests_to_stream(self._scheme, self._written), self._written))
+        self._count(Asked(self._in_all(self._written), self._written))
         return version
 
     def discard(self) -> None:

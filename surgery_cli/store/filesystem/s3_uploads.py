@@ -59,6 +59,11 @@ class Upload:
             raise
 
 
+def part_bytes(size: int, least: int) -> int:
+    """How large the parts of an object are: as said, or larger where it would have too many."""
+    return max(least, -(-size // _MOST_PARTS))
+
+
 def made_in_parts(
     call: Callable[..., dict[str, Any]],
     place: dict[str, str],
@@ -67,13 +72,13 @@ def made_in_parts(
     part: Callable[[int, int], tuple[str, dict[str, Any]]],
     condition: dict[str, Any],
 ) -> str:
-    """Make an object that is larger than one request may make; ``part``: the request that makes a range of it.
+    """Make an object that is larger than one request may make, ``step`` bytes at once; ``part``: the request that makes
+    a range of it.
 
     It is there once all parts are, whole; if one of them fails, none of it stays. ``call`` asks the service. Gives the
     ETag.
     """
     upload = call("create_multipart_upload", **place)["UploadId"]
-    step = max(step, -(-size // _MOST_PARTS))
 
     def make(number: int) -> dict[str, Any]:
         start = (number - 1) * step

@@ -41,7 +41,6 @@ DONOR_PREFIX = "ocdbt.donor_"
 DATA_FOLDERS = ("d", "ocdbt_data", "ocdbt_meta")
 """Folders of a database that hold its data files."""
 
-
 _DOCUMENTS = tuple(f"/{name}".encode() for name in DOCUMENT_NAMES.values())
 _NODES_AT_ONCE = 2
 """Orbax lets a node hold 100 MB, which are several hundred as Python objects: one is read, one is taken in."""
@@ -69,9 +68,7 @@ class Survey:
     database, is not read again: files of a database never change.
     """
 
-    def __init__(
-        self, directory: Path, known: Survey | None = None, opened: Any | None = None
-    ) -> None:
+    def __init__(self, directory: Path, known: Survey | None = None, opened: Any = None) -> None:
         """Walk the newest version of the database; ``opened``: the folder, of which some is in memory, as it stands.
 
         Raises:
