@@ -198,7 +198,8 @@ class BucketLeftover:
             return not is_untouched(self.destination, inventory)
         if not filesystem.exists(self.built):
             return self.replaces_marked
-        return self.replaces_marked and is_whole(self.built / self.destination.name)
+        is_there = filesystem.exists(self.destination)  # else its owner has removed it meanwhile
+        return is_there and self.replaces_marked and is_whole(self.built / self.destination.name)
 
 
 class _Said(msgspec.Struct):
