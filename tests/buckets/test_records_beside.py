@@ -8,7 +8,7 @@ import pytest
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store.filesystem.bucket_locks import lock_of
 from tests.buckets.checkpoints import saved, uploaded
-from tests.buckets.test_refused_for_good import end_its_run
+from tests.buckets.test_refused_for_good import edit, end_its_run
 
 FORMS = ("msgpack", "npz", "safetensors")
 THEIRS = b"theirs"
@@ -70,6 +70,22 @@ def test_the_record_of_what_is_replaced_goes_with_it(service, source, surgery, t
             ended = surgery(*words, *options)
             assert ended.code == 0, ended.err
         assert surgery("verify", new).code == 0
+
+
+def test_so_does_that_of_a_directory_which_cannot_hold_one(service, surgery, tmp_path):
+    """Without metadata, a file in it would be a leaf: in a bucket it stopped half way, on a disk it was set aside."""
+    bare = saved(tmp_path / "ck", use_ocdbt=False)
+    for name in ("_METADATA", "_CHECKPOINT_METADATA"):
+        (bare / name).unlink()
+    there = uploaded(service, bare, f"{service.root}/ck")
+    for source, new in ((there, f"{service.root}/new"), (bare, tmp_path / "new")):
+        for options in ((), ("--force",)):
+            ended = surgery(*edit(source, new, *options))
+            assert ended.code == 0, ended.err
+            assert "something else" not in ended.out + ended.err
+    assert not service.names(".new")
+    assert service.names("new.") == ["new.surgery.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ck", "new", "new.surgery.json"]
 
 
 @pytest.mark.parametrize("is_own", [True, False])

@@ -178,8 +178,9 @@ class Staging:
         elif filesystem.is_taken(self.destination):
             raise already_there(self.destination)
         aside = self.directory / OLD_RECORD
-        files = (self.destination, self.new)  # beside a folder, it is nobody's that this run knows
-        has_record = any(map(filesystem.is_file, files)) and filesystem.is_taken(self._companion)
+        # beside a folder that holds its own, it is nobody's that this run knows
+        known = (self.destination, self.new, self.directory / self._companion.name)
+        has_record = any(map(filesystem.is_file, known)) and filesystem.is_taken(self._companion)
         if has_record and self._replaces is None:
             raise written_meanwhile(self.destination, [self._companion])
         if has_record:
