@@ -111,9 +111,11 @@ class BucketPath(PosixPath):
 class ServiceRefusal(OSError):
     """A service does not give what was asked for, and how that can be mended; ``filename`` is the address."""
 
-    def __init__(self, why: str, address: str, fix: str) -> None:
+    def __init__(self, why: str, address: str, fix: str, *, is_answered: bool = False) -> None:
+        """``is_answered``: it said so itself, before it did anything; else it may still do what was asked for."""
         super().__init__(errno.EIO, why, address)
         self.fix = fix
+        self.is_answered = is_answered
 
 
 class NoBucket(ServiceRefusal):

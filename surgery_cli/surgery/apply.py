@@ -45,6 +45,7 @@ from surgery_cli.surgery.many_hosts import Company, be_patient, ending_others_fi
 from surgery_cli.surgery.memory import bytes_to_use, memory_notes
 from surgery_cli.surgery.preparation import Prepared, effective, prepare
 from surgery_cli.surgery.previews import preview_notes, previewed
+from surgery_cli.surgery.record_beside import refuse_to_lose_a_record
 from surgery_cli.surgery.resumption import finished_before, resumption_of
 from surgery_cli.surgery.run import Run
 from surgery_cli.surgery.same_run import check_new_step, into_run, refuse_another_run
@@ -231,6 +232,7 @@ def _ready(
         stood = what_may_go(target) if options.force else None  # before anything judges it
         refuse_another_run(target, prepared.checkpoint.location.argument, options)
         check_target(target, prepared, force=options.force, built=resumed.built)
+        refuse_to_lose_a_record(target, prepared, built=resumed.built)
         check_new_step(target, prepared)
     with reading(source):
         estimate = costs(prepared, options, target, before)

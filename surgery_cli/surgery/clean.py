@@ -17,6 +17,7 @@ from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.argument import path_and_step
 from surgery_cli.store.write.aftermath import begin_anew, remaining_notes, set_aside
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover
+from surgery_cli.store.write.commit_marks import companion_of
 from surgery_cli.store.write.dead_in_buckets import bucket_leftovers
 from surgery_cli.store.write.finishing import check_can_finish, finish
 from surgery_cli.store.write.half_replaced import half_replaced
@@ -89,6 +90,9 @@ def _of_what_stays(left: Left) -> list[Note]:
     """Where the run had begun to put what it built at its destination, and something of another program is there."""
     if not isinstance(left, BucketLeftover) or left.stays is None:
         return []
+    if left.stays == companion_of(left.destination):
+        said = f"'{left.stays}' stays: it is no record that a run has written"
+        return [Consequence(DocsPage.HOW_IT_WRITES, said)]
     said = (
         f"what the run had put at '{left.destination}' stays, for '{left.stays}' is not its own: see what stands there,"
         f" and remove it if nothing saves there: `{removal_of(left.destination)}`"

@@ -216,9 +216,9 @@ def _leftover_note(left: Left, destination: Path, *, force: bool, resume: bool) 
     is_over = left.state in (State.DEAD, State.WHOLE)
     if journal is not None and journal.head is not None and is_over:
         if not resume:
-            return Consequence(
-                DocsPage.RESUME, what_is_kept(left.path, destination, journal, journal.head.command)
-            )
+            command, may_go = journal.head.command, left.state is State.DEAD
+            said = what_is_kept(left.path, destination, journal, command, may_go=may_go)
+            return Consequence(DocsPage.RESUME, said)
         return Remark(
             DocsPage.RESUME, f"goes on from '{left.path}', which keeps {amount_of(journal)}"
         )

@@ -112,7 +112,8 @@ def resumption_of(target: Path, prepared: Prepared, plan: Plan, options: Options
         built = target  # it was about to take its place, or had begun to
     is_in_the_way = filesystem.is_taken(target) and built != target and not options.force
     command = the_same(*["--force"] * is_in_the_way)
-    kept.append(what_is_kept(left.path, target, left.journal, command))
+    may_go = left.state not in (State.WHOLE, State.LOST)
+    kept.append(what_is_kept(left.path, target, left.journal, command, may_go=may_go))
     return Resumption(head, left, built)
 
 

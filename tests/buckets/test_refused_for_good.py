@@ -105,7 +105,7 @@ def test_of_the_old_and_the_new_one_stands_whole_and_is_named(
             cleaned = surgery("clean", new)
             assert cleaned.code == 0
             is_old = "removed" in cleaned.out
-            assert not is_old or "or removes it where the old one still is whole" in said, said
+            assert not is_old or "or removes it where what stands there is whole" in said, said
             check_values(new, 3 if is_old else 2)
             assert not [name for name in service.names() if "surgery-tmp" in name], number
         else:

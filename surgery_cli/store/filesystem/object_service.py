@@ -209,19 +209,23 @@ def _refusal(
     kind, code = f"{type(error).__module__}.{type(error).__name__}", code_of(error)
     if code in EXPIRED:
         why = f"the credentials have expired: {said}"
-        return ServiceRefusal(why, address, f"ask for new ones: {words.credentials}")
+        return ServiceRefusal(
+            why, address, f"ask for new ones: {words.credentials}", is_answered=True
+        )
     if code in UNKNOWN:
         why = f"{words.name} does not know these credentials: {said}"
-        return ServiceRefusal(why, address, words.credentials)
+        return ServiceRefusal(why, address, words.credentials, is_answered=True)
     is_refused = isinstance(error, PermissionError) or said.startswith("Forbidden")
     if kind.startswith(_OF_CREDENTIALS) or code == "401" or (is_refused and is_anybody):
-        return ServiceRefusal(f"no credentials for it: {said}", address, words.credentials)
+        why = f"no credentials for it: {said}"
+        return ServiceRefusal(why, address, words.credentials, is_answered=True)
     if code in ELSEWHERE:
         why = f"the bucket is in another region, or at another endpoint: {said}"
-        return ServiceRefusal(why, address, words.region)
+        return ServiceRefusal(why, address, words.region, is_answered=True)
     if is_refused:
         fix = f"ask for the permission to read, list or write there, or {words.credentials}"
-        return ServiceRefusal(f"{words.name} does not permit it: {said}", address, fix)
+        why = f"{words.name} does not permit it: {said}"
+        return ServiceRefusal(why, address, fix, is_answered=True)
     return ServiceRefusal(
         f"{words.name} cannot be reached, or fails, after several tries: {said}",
         address,

@@ -132,8 +132,12 @@ class BucketLeftover:
 
     def _remove_built(self, guard: Guard) -> None:
         place = self.path
+        record = companion_of(self.destination)
         if place == self.destination and not filesystem.is_folder(place):
-            filesystem.delete(companion_of(self.destination))
+            if _is_record(record):
+                filesystem.delete(record)
+            elif filesystem.exists(record):
+                self.stays = record
         if place != self.destination and self.replaces_nothing:
             self._remove_copies(guard)
         if place != self._lock:
@@ -199,7 +203,8 @@ class BucketLeftover:
             return not is_untouched(self.destination, inventory)
         if not filesystem.exists(self.built):
             return self.replaces_marked
-        return self.replaces_marked and is_whole(self.built / self.destination.name)
+        is_there = filesystem.exists(self.destination)  # else its owner has removed it meanwhile
+        return is_there and self.replaces_marked and is_whole(self.built / self.destination.name)
 
 
 class _Said(msgspec.Struct):
@@ -213,6 +218,19 @@ class _Said(msgspec.Struct):
     """True where something stood there that a mark said to be whole."""
     mixed: bool = False
     """True where another run, whose place it takes, had half replaced that."""
+
+
+class _Record(msgspec.Struct):
+    """What every record says that a run has written."""
+
+    surgery: str
+    draft: str
+
+
+def _is_record(place: Path) -> bool:
+    """True for what a run can have written: where something stood there before, none has begun."""
+    content = filesystem.read_if_any(place)
+    return content is not None and said_in(content, _Record) is not None
 
 
 def cannot_be_removed(path: Path, error: OSError) -> WriteError:

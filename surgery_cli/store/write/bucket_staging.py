@@ -32,7 +32,7 @@ from surgery_cli.store.write.built_files import (
 )
 from surgery_cli.store.write.commit_marks import commit_marks, companion_of, is_whole
 from surgery_cli.store.write.destination import already_there, take_lock, taken_over
-from surgery_cli.store.write.half_replaced import finished_by, not_replaced, taken_by
+from surgery_cli.store.write.half_replaced import left_half_replaced, not_replaced, untouched
 from surgery_cli.store.write.inventory import inventory_of
 from surgery_cli.store.write.journal import Journal, Placed
 from surgery_cli.store.write.many_objects import delete_all, objects_at
@@ -256,6 +256,7 @@ class BucketStaging:
         replacement = Replacement.of(self.destination, self._beside, objects, marks)
         if replacement.old and not self._replaces:
             raise already_there(self.destination)
+        self._replaces = bool(replacement.old)  # its owner may have removed it meanwhile
         self._check_old()
         replacement.take_inventory(self._beside)  # where all is as that says, nothing has gone yet
         self._guard.may_go(replacement.old)
@@ -264,12 +265,14 @@ class BucketStaging:
         try:
             replacement.carry_out(self._guard, self._mark)
         except (OSError, SurgeryError) as error:
-            is_begun = replacement.is_begun(self._guard) if replacement.old else False
-            self._is_mixed = was_mixed or is_begun is not False
-            if not self._is_mixed:
-                raise
-            mend = self._how_to_mend(is_known=is_begun is not None)
-            raise not_replaced(self.destination, self.new, error, mend) from error
+            is_half = left_half_replaced(replacement, self._guard, error)
+            self._is_mixed = was_mixed or is_half is not False
+            if self._is_mixed:
+                ways = {"is_known": is_half is not None, "goes_on": self.journal is not None}
+                raise not_replaced(self.destination, self._beside, error, **ways) from error
+            if replacement.old and isinstance(error, OSError):
+                raise untouched(self.destination, error) from error
+            raise
         self._is_mixed = False
 
     def _check_old(self) -> None:
@@ -279,11 +282,6 @@ class BucketStaging:
 
     def _begin_to_replace(self) -> None:
         """From now on something may stand at the destination that this run has put there."""
-
-    def _how_to_mend(self, *, is_known: bool) -> str:
-        """``is_known``: of the old one, something has gone."""
-        where_whole = "" if is_known else ", or removes it where the old one still is whole"
-        return f"{finished_by(self.destination)}{where_whole}; or {taken_by(self._beside)}"
 
     def _mark(self, place: Path) -> None:
         try:

@@ -27,6 +27,7 @@ from surgery_cli.store.write.inventory import (
     first_lost,
     inventory_at,
     inventory_of,
+    objects_and_record,
 )
 from surgery_cli.store.write.leftovers import is_over
 from surgery_cli.store.write.many_objects import objects_at
@@ -115,11 +116,11 @@ def check_can_finish(
     destination, built, lock = left.destination, built or left.built, lock_of(left.destination)
     assert built is not None
     if (inventory := inventory_at(built)) is not None:
-        there = objects_at(destination) if there is None else there
+        there = objects_and_record(destination, inventory) if there is None else there
         if (place := first_foreign(there, destination, built, inventory)) is None:
             return
         said = "was"
-        why = f"'{place}' is not of that run, nor did it stand there before"
+        why = f"'{place}' is not of that run, nor of what it was to replace"
     elif left.has_half_replaced:
         said = "may have been"
         why = f"'{inventory_of(built)}' is gone, which told what stood there before"

@@ -6,18 +6,21 @@ from pathlib import Path
 from shlex import quote
 
 from surgery_cli.errors import DestinationError, Problem, SurgeryError, WriteError
-from surgery_cli.inputs.buckets import BucketPath, removal
+from surgery_cli.inputs.buckets import BucketPath, ServiceRefusal, removal
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.bucket_guard import Guard
 from surgery_cli.store.filesystem.bucket_locks import LEVELS
 from surgery_cli.store.filesystem.listing import STAGING_MARK, destination_of, removal_of, step_name
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.being_written import is_marked
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover
 from surgery_cli.store.write.dead_in_buckets import leftovers_at
-from surgery_cli.store.write.inventory import first_lost
+from surgery_cli.store.write.inventory import first_lost, inventory_at, is_untouched
 from surgery_cli.store.write.leftovers import Left, is_over
+from surgery_cli.store.write.replacement import Replacement
 from surgery_cli.store.write.resumable_staging import goes_on
 from surgery_cli.store.write.strays import Stray
+from surgery_cli.words.advice import NOTHING_LEFT, worded
 
 
 def half_replaced(destination: Path) -> Problem | None:
@@ -93,20 +96,59 @@ def _without_lock(built: Path) -> Problem:
 
 
 def not_replaced(
-    destination: Path, new: Path, error: OSError | SurgeryError, mend: str
+    destination: Path, built: Path, error: OSError | SurgeryError, *, is_known: bool, goes_on: bool
 ) -> WriteError:
-    """The error of a run that could not go on, without what its cause says of what would be left before that."""
+    """The error of a run that could not go on, without what its cause says of what would be left before that.
+
+    ``is_known``: of the old one, something has gone. ``goes_on``: the same command is what mends it, as is said of what
+    is kept.
+    """
     if isinstance(error, OSError):
         cause = error.strerror or str(error)
     else:
         cause = "; ".join(filter(None, (error.problems[0].what, error.problems[0].why)))
-    if mend and isinstance(error, DestinationError):
+    where_whole = "" if is_known else ", or removes it where what stands there is whole"
+    mend = f"{finished_by(destination)}{where_whole}; or {taken_by(built)}"
+    if isinstance(error, DestinationError):
         mend = f"{mend}; as long as something else stands there, `clean` leaves all as it is, and says how to go on"
     return WriteError(
         f"'{destination}' could not be replaced whole",
-        why=f"{cause}; the new one stands whole in '{new}'",
-        fix=mend,
+        why=f"{cause}; the new one stands whole in '{built / destination.name}'",
+        fix="" if goes_on else mend,
     )
+
+
+def untouched(destination: Path, error: OSError) -> WriteError:
+    """The error of a run that was refused before anything of the old one went, or of the new one came."""
+    return WriteError(
+        f"'{destination}' could not be replaced, and stands as it was",
+        why=f"{error.strerror or error}: '{error.filename}'",
+        fix=worded("{}; mend the cause and run the command again", NOTHING_LEFT),
+    )
+
+
+def left_half_replaced(
+    replacement: Replacement, guard: Guard, error: OSError | SurgeryError
+) -> bool | None:
+    """What `clean` will take a destination for where ``error`` cut its replacement short; None: nobody can tell.
+
+    What was refused was asked for, and has not come: the inventory tells of an old one that all of it stands. What
+    got no answer may come later.
+    """
+    if not replacement.old or (is_begun := replacement.is_begun(guard)) is False:
+        return False
+    destination = replacement.destination
+    try:
+        filesystem.forget(destination)
+        left = BucketLeftover(destination)
+        if left.has_half_replaced:
+            return True
+        inventory = None if left.built is None else inventory_at(left.built)
+        stands = inventory is not None and is_untouched(destination, inventory)
+    except OSError:
+        return None
+    is_refused = isinstance(error, ServiceRefusal) and error.is_answered
+    return False if is_begun and stands and is_refused else None
 
 
 def finished_by(destination: Path, left: Left | None = None) -> str:

@@ -124,7 +124,7 @@ def first_lost(built: Path) -> Path | None:
 
 def is_untouched(destination: Path, inventory: Inventory) -> bool:
     """True if what stood at the destination stands there, its marks and its record as well, and nothing else."""
-    objects = _objects_and_record(destination, inventory)
+    objects = objects_and_record(destination, inventory)
     return versions_of(destination.parent, objects) == inventory.stood
 
 
@@ -147,14 +147,14 @@ def is_all_there(destination: Path, built: Path, inventory: Inventory) -> bool:
     """True if all that was built stands at the destination, and nothing else; but for marks."""
     found = {
         str(place.relative_to(destination.parent)): place
-        for place in without_marks(_objects_and_record(destination, inventory))
+        for place in without_marks(objects_and_record(destination, inventory))
     }
     return found.keys() == inventory.built.keys() and all(
         _is_built(place, name, built, inventory) for name, place in found.items()
     )
 
 
-def _objects_and_record(destination: Path, inventory: Inventory) -> list[Path]:
+def objects_and_record(destination: Path, inventory: Inventory) -> list[Path]:
     """What stands at the destination, and beside it where a record stood there, or is to come there."""
     record = companion_of(destination)
     has_record = record.name in inventory.stood or record.name in inventory.built

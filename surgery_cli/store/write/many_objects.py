@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, wait
 from pathlib import Path
 
-from surgery_cli.inputs.buckets import path_at
+from surgery_cli.inputs.buckets import ServiceRefusal, path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_guard import Guard
 from surgery_cli.store.filesystem.interruptions import Threads
@@ -49,9 +50,20 @@ def delete_all(objects: Sequence[Path]) -> None:
 
 
 def each(request: Callable[..., object], arguments: Iterable[tuple[Path, ...]]) -> None:
-    """Make many requests, many at once."""
+    """Make many requests, many at once; no more begin once one has failed.
+
+    Of several errors that is raised after which most may still come: none where a service said that it does nothing.
+    """
     pending = list(arguments)
-    if pending:
-        with Threads(filesystem.requests_at_once(pending[0][0])) as pool:
-            for _ in pool.map(lambda given: request(*given), pending):
-                pass
+    if not pending:
+        return
+    with Threads(filesystem.requests_at_once(pending[0][0])) as pool:
+        asked = [pool.submit(request, *given) for given in pending]
+        try:
+            wait(asked, return_when=FIRST_EXCEPTION)
+        finally:
+            for one in asked:
+                one.cancel()
+    errors = [error for one in asked if not one.cancelled() and (error := one.exception())]
+    if errors:
+        raise min(errors, key=lambda one: isinstance(one, ServiceRefusal) and one.is_answered)

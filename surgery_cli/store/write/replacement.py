@@ -73,11 +73,12 @@ class Replacement(NamedTuple):
         """
         old = objects_at(destination)
         first = innermost_first(old)[::-1]
-        first += objects_at(companion_of(destination)) if destination in old else []
         moved = {place: destination.parent / place.relative_to(built) for place in objects}
         last = [destination.parent / mark.relative_to(built) for mark in marks]
         companion = companion_of(built / destination.name)
         record = {new: moved.pop(new) for new in {companion} & moved.keys()}
+        if destination in old or (old and record):  # what is not of the old one was refused before
+            first += objects_at(companion_of(destination))
         return cls(destination, [*old, *first], first, moved, record, last)
 
     def take_inventory(self, built: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import msgspec
 
+from surgery_cli.errors import DestinationError
 from surgery_cli.inputs.buckets import BucketPath, Replaced
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import Lock, beside
@@ -77,11 +78,11 @@ class ResumableBucketStaging(BucketStaging):
             "journal": str(self._folder),
         }
         # one that has put nothing there does not know what has come since
-        has_put = (
+        self._has_put = (
             left is not None and left.built is not None and inventory_at(left.built) is not None
         )
         who["replaces"] = (
-            not left.replaces_nothing if left is not None and has_put else self._replaces
+            not left.replaces_nothing if left is not None and self._has_put else self._replaces
         )
         who["marked"] = self._replaces_marked or (left is not None and left.replaces_marked)
         who["mixed"] = self._is_mixed
@@ -111,7 +112,7 @@ class ResumableBucketStaging(BucketStaging):
                 if isinstance(error, FileExistsError | FileNotFoundError | Replaced):
                     self._leave()
                     raise being_written(self._left) from None
-                self._leave(self._left)
+                self._leave(self._left, error)
                 raise
         self.journal.of(self._leaves)
         return self
@@ -144,17 +145,19 @@ class ResumableBucketStaging(BucketStaging):
             self._lock.release()
             raise FileExistsError
 
-    def _leave(self, left: BucketLeftover | None = None) -> None:
+    def _leave(
+        self, left: BucketLeftover | None = None, error: BaseException | None = None
+    ) -> None:
         """Where a run ends as it takes over: what is this run's by now stays, else what it had copied goes."""
         with uninterrupted():
             if not self._is_lost:
-                self._say_kept()
+                self._say_kept(error)
             elif self._may_wake:
                 with suppress(OSError):
                     self._remove_private()
             if left is not None and self._is_lost:
                 assert left.journal is not None
-                kept.append(what_is_kept(left.path, self.destination, left.journal, the_same()))
+                self._say_kept(error, left)
 
     def _remove_private(self) -> None:
         super()._remove_private()
@@ -195,6 +198,7 @@ class ResumableBucketStaging(BucketStaging):
         filesystem.delete_below(self.new)
 
     def _begin_to_replace(self) -> None:
+        self._has_put = True
         self.journal.note(Whole())
 
     def __exit__(
@@ -210,7 +214,7 @@ class ResumableBucketStaging(BucketStaging):
                 if self._is_lost:
                     self._yield(error)
                 else:
-                    self._say_kept()
+                    self._say_kept(error)
                     raise_of_built(self._built, error)
             return
         super().__exit__(kind, error, traceback)
@@ -229,10 +233,25 @@ class ResumableBucketStaging(BucketStaging):
         except OSError:
             return False
 
-    def _how_to_mend(self, *, is_known: bool) -> str:
-        return ""  # to go on is what mends it, as is said of what is kept
+    def _say_kept(self, error: BaseException | None, left: BucketLeftover | None = None) -> None:
+        """``left``: where that stays as it is, and nothing of this run does."""
+        place, journal = (self._built, self.journal) if left is None else (left.path, left.journal)
+        assert journal is not None
+        # a mixture is what `clean` makes whole
+        may_go = not self._is_mixed and not self._is_finished_by_clean
+        is_held_up = isinstance(error, DestinationError) or isinstance(
+            error and error.__cause__, DestinationError
+        )
+        is_for_good = is_held_up and (self._has_put or self._stood is None)
+        once = f"once what else was written to '{self.destination}' is gone" * is_for_good
+        kept.append(
+            what_is_kept(place, self.destination, journal, the_same(), once=once, may_go=may_go)
+        )
 
-    def _say_kept(self) -> None:
-        left = self._built, self.destination, self.journal, the_same()
-        # of a mixture it is what is whole
-        kept.append(what_is_kept(*left, may_go=not self._is_mixed))
+    @property
+    def _is_finished_by_clean(self) -> bool:
+        """True if `clean` will take what stands there for half replaced: an old one that was removed meanwhile, say."""
+        with suppress(OSError):
+            filesystem.forget(self.destination)
+            return BucketLeftover(self.destination).has_half_replaced
+        return False

@@ -141,10 +141,21 @@ def can_go_on(journal: Journal, error: BaseException) -> bool:
 
 
 def what_is_kept(
-    place: Path, destination: Path, journal: Journal, command: str, *, may_go: bool = True
+    place: Path,
+    destination: Path,
+    journal: Journal,
+    command: str,
+    *,
+    once: str = "",
+    may_go: bool = True,
 ) -> str:
-    """What a run has kept, and the commands that go on from there, and, if it ``may_go``, that remove it."""
-    kept = f"'{place}' keeps {amount_of(journal)}: {command} goes on from there"
+    """What a run has kept, and the commands that go on from there, and, if it ``may_go``, that remove it.
+
+    ``once``: what the first of them waits for.
+    """
+    kept = (
+        f"'{place}' keeps {amount_of(journal)}: {command} goes on from there{once and f' {once}'}"
+    )
     return f"{kept}, `surgery clean {quote(str(destination))}` removes it" if may_go else kept
 
 

@@ -21,6 +21,7 @@ from surgery_cli.store.filesystem.durability import (
 )
 from surgery_cli.store.filesystem.interruptions import uninterrupted
 from surgery_cli.store.filesystem.listing import STAGING_MARK
+from surgery_cli.store.filesystem.meanwhile import written_meanwhile
 from surgery_cli.store.filesystem.owners import make_owned, name_before
 from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.write.aftermath import (
@@ -40,6 +41,7 @@ from surgery_cli.store.write.built_files import (
     raise_of_built,
     what_stands,
 )
+from surgery_cli.store.write.commit_marks import companion_of
 from surgery_cli.store.write.destination import already_there, real_path
 from surgery_cli.store.write.journal import Journal, Placed
 from surgery_cli.store.write.set_aside import (
@@ -66,6 +68,7 @@ class Staging:
     def __init__(self, destination: Path, replaces: Stood | None = None) -> None:
         """``replaces``: what stood there when the run began, if that may be replaced."""
         self.destination = real_path(destination)
+        self._companion = companion_of(self.destination)  # which gets its name with a single file
         self._replaces = replaces
         self._stood, self._stood_beside = with_record(replaces or {})
         self.directory = self.destination.with_name(
@@ -164,11 +167,6 @@ class Staging:
         with uninterrupted():
             self._give_name()
 
-    @property
-    def _companion(self) -> Path:
-        """The record of a checkpoint that is a single file stands beside it, and gets its name with it."""
-        return self.destination.with_name(f"{self.destination.name}.surgery.json")
-
     def _give_name(self) -> None:
         """Let the old record go, the new checkpoint come, and then its record.
 
@@ -180,14 +178,16 @@ class Staging:
         elif filesystem.is_taken(self.destination):
             raise already_there(self.destination)
         aside = self.directory / OLD_RECORD
-        files = (self.destination, self.new)  # beside a folder, it is nobody's that this run knows
-        has_record = any(map(filesystem.is_file, files)) and filesystem.is_taken(self._companion)
+        # beside a folder that holds its own, it is nobody's that this run knows
+        known = (self.destination, self.new, self.directory / self._companion.name)
+        has_record = any(map(filesystem.is_file, known)) and filesystem.is_taken(self._companion)
+        if has_record and self._replaces is None:
+            raise written_meanwhile(self.destination, [self._companion])
         if has_record:
             rename(self._companion, aside)
         try:
-            if has_record and self._replaces is not None:
-                check_replaced(self._companion, self._stood_beside, aside)
             if has_record:  # after a power cut, too, none stands beside another checkpoint
+                check_replaced(self._companion, self._stood_beside, aside)
                 sync_directory(self.destination.parent)
             replaced = self._take_place()
         except BaseException:

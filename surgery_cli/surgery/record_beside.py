@@ -1,0 +1,67 @@
+"""The record of a result that stands beside it: its place is part of the destination, and may be another's."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from shlex import quote
+
+from surgery_cli.errors import DestinationError, SurgeryError
+from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.proof.record_places import record_path, recorded_place
+from surgery_cli.store import filesystem
+from surgery_cli.store.export.table import FORMATS
+from surgery_cli.store.filesystem.listing import removal_of
+from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.store.write.commit_marks import companion_of
+from surgery_cli.store.write.item_plan import is_converted
+from surgery_cli.surgery.preparation import Prepared
+
+
+def refuse_to_lose_a_record(target: Path, prepared: Prepared, *, built: Path | None) -> None:
+    """Refuse to write a record in the place of one that is not of what is replaced, with ``--force`` as well.
+
+    ``built``: where in a bucket a dead run has built, which makes way; at the destination, the record is its own.
+
+    Raises:
+        DestinationError: such a one stands there.
+    """
+    record = companion_of(target)
+    if built == target or not filesystem.is_taken(record):
+        return
+    if _is_of(record, target) or not _comes_beside(target, prepared):
+        return
+    is_there = filesystem.is_taken(target)
+    mend = f"remove it: `{removal_of(record)}`"
+    if not isinstance(record, BucketPath):
+        mend = f"give it another name: `mv -n {quote(str(record))} NAME`, or {mend}"
+    raise DestinationError(
+        f"'{record}' exists, where the record of the result would stand",
+        why=f"it is no record of '{target}' as that stands there, so that nothing would replace it"
+        if is_there
+        else f"it is the record of something else, or of what stood at '{target}' before",
+        fix=f"name another destination, or {mend}",
+    )
+
+
+def _is_of(record: Path, target: Path) -> bool:
+    """True if it goes with what stands at a destination: beside a file, or what has none in it."""
+    if filesystem.is_file(target):
+        return True
+    if not filesystem.is_folder(target) or filesystem.is_link(target):
+        return False
+    with suppress(SurgeryError, OSError):
+        return record_path(open_checkpoint(str(target))) == record
+    return False
+
+
+def _comes_beside(target: Path, prepared: Prepared) -> bool:
+    """True if the result is a single file, or a directory in which a record would be taken for a leaf."""
+    source = prepared.checkpoint
+    if prepared.output is not None:
+        (item,) = prepared.plans.values()
+        files = FORMATS[prepared.output.format].new_files(item, target, prepared.output)
+        return any(not file.name for file in files)
+    if any(is_converted(item) for item in source.items.values()):
+        return False
+    return record_path(source).parent == recorded_place(source).parent
