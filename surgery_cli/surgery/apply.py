@@ -45,7 +45,7 @@ from surgery_cli.surgery.many_hosts import Company, be_patient, ending_others_fi
 from surgery_cli.surgery.memory import bytes_to_use, memory_notes
 from surgery_cli.surgery.preparation import Prepared, effective, prepare
 from surgery_cli.surgery.previews import preview_notes, previewed
-from surgery_cli.surgery.record_beside import refuse_to_lose_a_record
+from surgery_cli.surgery.record_beside import stale_record
 from surgery_cli.surgery.resumption import finished_before, resumption_of
 from surgery_cli.surgery.run import Run
 from surgery_cli.surgery.same_run import check_new_step, into_run, refuse_another_run
@@ -191,11 +191,11 @@ def _staging(target: Path, run: Run) -> Staging | BucketStaging:
     if isinstance(target, BucketPath):
         if head is None:
             are_several = run.options.distributed or run.company is not None
-            return BucketStaging(target, run.linker, stood, beside=are_several)
+            return BucketStaging(target, run.linker, stood, beside=are_several, stale=run.stale)
         assert not isinstance(left, Leftover)
         return ResumableBucketStaging(target, run.linker, head, leaves, left, stood)
     if head is None:
-        return Staging(target, stood)
+        return Staging(target, stood, run.stale)
     assert not isinstance(left, BucketLeftover)
     return ResumableStaging(target, head, leaves, left, stood)
 
@@ -232,7 +232,7 @@ def _ready(
         stood = what_may_go(target) if options.force else None  # before anything judges it
         refuse_another_run(target, prepared.checkpoint.location.argument, options)
         check_target(target, prepared, force=options.force, built=resumed.built)
-        refuse_to_lose_a_record(target, prepared, built=resumed.built)
+        stale = stale_record(target, prepared, built=resumed.built, resumes=options.resume)
         check_new_step(target, prepared)
     with reading(source):
         estimate = costs(prepared, options, target, before)
@@ -261,7 +261,13 @@ def _ready(
     preview = previewed(prepared, plan, destination, estimate, notes)
     run = _run(prepared, plan, options)
     return replace(
-        run, preview=preview, gate=gate, head=resumed.head, left=resumed.left, stood=stood
+        run,
+        preview=preview,
+        gate=gate,
+        head=resumed.head,
+        left=resumed.left,
+        stood=stood,
+        stale=stale,
     )
 
 

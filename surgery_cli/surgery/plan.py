@@ -18,7 +18,7 @@ from surgery_cli.surgery.gate import check_probe
 from surgery_cli.surgery.many_hosts import shares_note
 from surgery_cli.surgery.preparation import effective, prepare
 from surgery_cli.surgery.previews import preview_notes, previewed
-from surgery_cli.surgery.record_beside import refuse_to_lose_a_record
+from surgery_cli.surgery.record_beside import stale_record
 from surgery_cli.surgery.resumption import finished_before, resumption_of
 from surgery_cli.surgery.same_run import check_new_step, into_run
 from surgery_cli.surgery.source_and_destination import check_target, path_of
@@ -66,7 +66,7 @@ def plan(
             prepared = with_metrics_or_not(target, prepared, options)
             resumed = resumption_of(target, prepared, plan, options)
             check_target(target, prepared, force=options.force, built=resumed.built)
-            refuse_to_lose_a_record(target, prepared, built=resumed.built)
+            stale_record(target, prepared, built=resumed.built, resumes=options.resume)
             check_new_step(target, prepared)
     with reading(path_at(source)):
         estimate = costs(prepared, options, target, before)

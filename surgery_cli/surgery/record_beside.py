@@ -13,25 +13,30 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.export.table import FORMATS
 from surgery_cli.store.filesystem.listing import removal_of
 from surgery_cli.store.open.checkpoint import open_checkpoint
-from surgery_cli.store.write.commit_marks import companion_of
+from surgery_cli.store.write.commit_marks import companion_of, is_record
 from surgery_cli.store.write.item_plan import is_converted
 from surgery_cli.surgery.preparation import Prepared
 
 
-def refuse_to_lose_a_record(target: Path, prepared: Prepared, *, built: Path | None) -> None:
-    """Refuse to write a record in the place of one that is not of what is replaced, with ``--force`` as well.
+def stale_record(
+    target: Path, prepared: Prepared, *, built: Path | None, resumes: bool
+) -> Path | None:
+    """The record of a single file that was removed since: that of the result comes in its place.
 
     ``built``: where in a bucket a dead run has built, which makes way; at the destination, the record is its own.
+    ``resumes``: what was interrupted would have to know of it, and does not.
 
     Raises:
-        DestinationError: such a one stands there.
+        DestinationError: what stands there is none of that, nor of what is replaced with ``--force``.
     """
     record = companion_of(target)
     if built == target or not filesystem.is_taken(record):
-        return
+        return None
     if _is_of(record, target) or not _comes_beside(target, prepared):
-        return
+        return None
     is_there = filesystem.is_taken(target)
+    if not is_there and not resumes and is_record(record):
+        return record
     mend = f"remove it: `{removal_of(record)}`"
     if not isinstance(record, BucketPath):
         mend = f"give it another name: `mv -n {quote(str(record))} NAME`, or {mend}"
@@ -39,7 +44,7 @@ def refuse_to_lose_a_record(target: Path, prepared: Prepared, *, built: Path | N
         f"'{record}' exists, where the record of the result would stand",
         why=f"it is no record of '{target}' as that stands there, so that nothing would replace it"
         if is_there
-        else f"it is the record of something else, or of what stood at '{target}' before",
+        else "it is no record that `surgery` has written, or of what stood there before, and `--resume` replaces none",
         fix=f"name another destination, or {mend}",
     )
 

@@ -49,6 +49,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """What this one goes on from."""
     stood: Stood | None = None
     """What was at the destination before that was checked, if it may be replaced."""
+    stale: Path | None = None
+    """A record beside it, of what has gone since."""
     company: Company | None = None
     """Of a run on many hosts."""
 

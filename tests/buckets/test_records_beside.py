@@ -63,6 +63,21 @@ def test_what_stands_where_the_record_would_is_refused_before_any_work(
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("place", ["bucket", "disk"])
+def test_the_record_of_what_was_removed_makes_way(service, source, surgery, tmp_path, place, form):
+    """Scripts remove a file and export it again; on a disk, what comes meanwhile is still seen."""
+    new = f"{service.root if place == 'bucket' else tmp_path}/new.{form}"
+    assert not surgery("export", source, new, "--to", form).code
+    if place == "bucket":
+        service.remove(f"new.{form}")
+    else:
+        (tmp_path / f"new.{form}").unlink()
+    again = surgery("export", source, new, "--to", form)
+    assert not again.code, again.err
+    assert surgery("verify", new).code == 0
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_the_record_of_what_is_replaced_goes_with_it(service, source, surgery, tmp_path, form):
     for new in (f"{service.root}/new.{form}", tmp_path / f"new.{form}"):
         words = ("export", source, new, "--to", form)

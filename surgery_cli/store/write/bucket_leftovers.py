@@ -26,7 +26,7 @@ from surgery_cli.store.filesystem.bucket_locks import (
 from surgery_cli.store.filesystem.listing import STAGING_MARK
 from surgery_cli.store.filesystem.processes import Owner, State
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK
-from surgery_cli.store.write.commit_marks import companion_of, is_marked, is_whole
+from surgery_cli.store.write.commit_marks import companion_of, is_marked, is_record, is_whole
 from surgery_cli.store.write.inventory import (
     first_foreign,
     first_lost,
@@ -134,7 +134,7 @@ class BucketLeftover:
         place = self.path
         record = companion_of(self.destination)
         if place == self.destination and not filesystem.is_folder(place):
-            if _is_record(record):
+            if is_record(record):
                 filesystem.delete(record)
             elif filesystem.exists(record):
                 self.stays = record
@@ -218,19 +218,6 @@ class _Said(msgspec.Struct):
     """True where something stood there that a mark said to be whole."""
     mixed: bool = False
     """True where another run, whose place it takes, had half replaced that."""
-
-
-class _Record(msgspec.Struct):
-    """What every record says that a run has written."""
-
-    surgery: str
-    draft: str
-
-
-def _is_record(place: Path) -> bool:
-    """True for what a run can have written: where something stood there before, none has begun."""
-    content = filesystem.read_if_any(place)
-    return content is not None and said_in(content, _Record) is not None
 
 
 def cannot_be_removed(path: Path, error: OSError) -> WriteError:

@@ -60,9 +60,10 @@ class BucketStaging:
         stood: Stood | None = None,
         *,
         beside: bool = False,
+        stale: Path | None = None,
     ) -> None:
-        """``stood``: what is there when the run begins, if that may be replaced. ``beside``: build in a folder of this
-        run's own, and let the service copy it to its place in the end.
+        """``stood``: what is there when the run begins, if that may be replaced; ``stale``: or a record beside it.
+        ``beside``: build in a folder of this run's own, and let the service copy it to its place in the end.
         """
         self.destination = destination
         self._stood = stood
@@ -79,6 +80,7 @@ class BucketStaging:
         self._is_whole = False
         self._is_mixed = False
         self._read_back: Stood = {}
+        self._stale = stale
         self._looking: Future[bool] | None = None
 
     @property
@@ -113,6 +115,8 @@ class BucketStaging:
     def _keep_guard(self) -> None:
         """From now on nothing is replaced or deleted there that another run has made meanwhile."""
         self._guard = self._open.enter_context(guarded(self.destination, self._check))
+        if self._stale is not None:
+            self._guard.may_go([self._stale])
 
     def _check(self) -> None:
         if not self._lock.is_held():

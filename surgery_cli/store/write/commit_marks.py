@@ -92,3 +92,16 @@ def is_marked(destination: Path, lock: bytes) -> bool:
 def companion_of(destination: Path) -> Path:
     """Where the record of a checkpoint stands that is a single file."""
     return destination.with_name(f"{destination.name}.surgery.json")
+
+
+class _Record(msgspec.Struct):
+    """What every record says that a run has written."""
+
+    surgery: str
+    draft: str
+
+
+def is_record(place: Path) -> bool:
+    """True for a record that a run has written."""
+    content = filesystem.read_if_any(place)
+    return content is not None and said_in(content, _Record) is not None

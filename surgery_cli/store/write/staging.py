@@ -21,7 +21,6 @@ from surgery_cli.store.filesystem.durability import (
 )
 from surgery_cli.store.filesystem.interruptions import uninterrupted
 from surgery_cli.store.filesystem.listing import STAGING_MARK
-from surgery_cli.store.filesystem.meanwhile import written_meanwhile
 from surgery_cli.store.filesystem.owners import make_owned, name_before
 from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.write.aftermath import (
@@ -65,15 +64,17 @@ class Staging:
     journal: Journal | None = None
     """Where what is done is written down, if another run may go on from there."""
 
-    def __init__(self, destination: Path, replaces: Stood | None = None) -> None:
-        """``replaces``: what stood there when the run began, if that may be replaced."""
+    def __init__(
+        self, destination: Path, replaces: Stood | None = None, stale: Path | None = None
+    ) -> None:
+        """``replaces``: what stood there when the run began, if that may go; ``stale``: or a record beside it."""
         self.destination = real_path(destination)
         self._companion = companion_of(self.destination)  # which gets its name with a single file
         self._replaces = replaces
-        self._stood, self._stood_beside = with_record(replaces or {})
-        self.directory = self.destination.with_name(
-            f".{self.destination.name}{STAGING_MARK}{secrets.token_hex(4)}"
-        )
+        self._stood, beside = with_record(replaces or {})
+        self._stood_beside = beside if stale is None else what_stands(stale)
+        own = f".{self.destination.name}{STAGING_MARK}{secrets.token_hex(4)}"
+        self.directory = self.destination.with_name(own)
         self._made_parents: list[Path] = []
         self._is_committed = False
         self._is_needed = False
@@ -181,8 +182,6 @@ class Staging:
         # beside a folder that holds its own, it is nobody's that this run knows
         known = (self.destination, self.new, self.directory / self._companion.name)
         has_record = any(map(filesystem.is_file, known)) and filesystem.is_taken(self._companion)
-        if has_record and self._replaces is None:
-            raise written_meanwhile(self.destination, [self._companion])
         if has_record:
             rename(self._companion, aside)
         try:
