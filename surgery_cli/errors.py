@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
+from surgery_cli.words.measured import numberless, spanned
 from surgery_cli.words.series import folded
 
 _NO_MEMORY: Final = re.compile(
@@ -189,13 +190,16 @@ _MOST_ALIKE = 3
 _MOST_OTHERS = 5
 _SHAPE = re.compile(r"\[[\d, ]*\]")
 _QUOTED = re.compile(r"(?<!\w)'[^']*'|`[^`]*`")
+_IN_A_NAME = re.compile(r"(?<=[A-Za-z_/])\d+(?![\d.]*…)")
+"""The number of a layer, between backticks."""
 
 
 def grouped(problems: Sequence[Problem]) -> list[Problem]:
     """The same problems for a reader, in their order: more than three of one cause become the first of them.
 
-    Problems have one cause if they differ in names in quotes and in shapes alone. The one that is left speaks of its
-    whole series (`layers_{0..11}/w`) where it is one of one shape; its ``why`` says how many more it stands for.
+    Problems have one cause if they differ in names in quotes, in shapes and in numbers between backticks alone. The one
+    that is left speaks of its whole series (`layers_{0..11}/w`) where it is one of one shape, and says from where to
+    where the numbers of all go; its ``why`` says how many more it stands for.
     """
     return [one.problem for one in groups(problems)]
 
@@ -226,29 +230,33 @@ def _cause(problem: Problem) -> Problem:
 
     def plain(text: str) -> str:
         return _SHAPE.sub(
-            "[]", _QUOTED.sub(lambda m: "''" if m[0][0] == "'" else _digitless(m[0]), text)
+            "[]", _QUOTED.sub(lambda m: "''" if m[0][0] == "'" else _nameless(m[0]), text)
         )
 
     texts = {name: plain(getattr(problem, name)) for name in ("what", "why", "fix")}
     return msgspec.structs.replace(problem, path=None, line=None, column=None, **texts)
 
 
-def _digitless(text: str) -> str:
-    return re.sub(r"\d+", "#", text)
+def _nameless(span: str) -> str:
+    """What stands between quotes without the numbers by which names differ, and without what was measured."""
+    if span[0] == "'":
+        return re.sub(r"\d+", "#", span)
+    return _IN_A_NAME.sub("#", numberless(span))
 
 
 def _of_all(group: Sequence[Problem]) -> Problem:
     """One problem in the place of many: of the first and of those in its series, with the others counted."""
-    named = [tuple(_QUOTED.findall(_spoken(problem))) for problem in group]
-    shapes = (tuple(_SHAPE.findall(_spoken(problem))) for problem in group)
-    kinds = [(*map(_digitless, names), *own) for names, own in zip(named, shapes, strict=True)]
+    spoken = _with_spans([_spoken(problem) for problem in group])
+    named = [tuple(_QUOTED.findall(text)) for text in spoken]
+    shapes = (tuple(_SHAPE.findall(text)) for text in spoken)
+    kinds = [(*map(_nameless, names), *own) for names, own in zip(named, shapes, strict=True)]
     series = [at for at, kind in enumerate(kinds) if kind == kinds[0]]
-    said = _spoken(group[0])
+    said = spoken[0]
     for spans in zip(*(named[at] for at in series), strict=True):
         together = folded(dict.fromkeys(spans))
         if len(together) > 1:  # numbers that do not go together
             series = series[:1]
-            said = _spoken(group[0])
+            said = spoken[0]
             break
         said = said.replace(spans[0], together[0])
     what, why, path = said.split("\0")
@@ -270,6 +278,20 @@ def _of_all(group: Sequence[Problem]) -> Problem:
         why=f"{why}; {more}" if why else more,
         path=path[1:-1] if group[0].path else None,
     )
+
+
+def _with_spans(texts: Sequence[str]) -> list[str]:
+    """The texts, in which what was measured speaks of all of them: only names are folded."""
+    spans = [[span for span in _QUOTED.findall(text) if span[0] == "`"] for text in texts]
+    if len({len(row) for row in spans}) > 1:  # a name with a quote in it
+        return list(texts)
+    together = zip(*map(spanned, zip(*spans, strict=True)), strict=True)
+    rows = list(together) or [()] * len(texts)
+    return [_with_backticked(text, iter(row)) for text, row in zip(texts, rows, strict=True)]
+
+
+def _with_backticked(text: str, spans: Iterator[str]) -> str:
+    return _QUOTED.sub(lambda m: next(spans) if m[0][0] == "`" else m[0], text)
 
 
 def _spoken(problem: Problem) -> str:

@@ -135,7 +135,7 @@ def seen_at(gradients: Mapping[float, bool], params: Mapping[float, bool]) -> As
     """An optimizer was tried out: at which sizes of gradients and of params a power held.
 
     >>> seen_at({1e-3: True, 1.0: True}, {1e-5: False, 1.0: True}).unless
-    ('one of params of about 1e-05, where a floor of a scale, an epsilon or decay is felt',)
+    ('one that meets params of about 1e-05, where a floor of a scale, an epsilon or decay is felt',)
     """
     axes = (
         ("gradients", gradients, "a clip, an epsilon or decay"),
@@ -146,9 +146,9 @@ def seen_at(gradients: Mapping[float, bool], params: Mapping[float, bool]) -> As
         return None
     good = [f"{name} of about {listed(_sizes(held, True), word='and')}" for name, held, _ in found]
     return Assumption(
-        f"one of {' beside '.join(good)}, at which it was tried out",
+        f"one that meets {' and '.join(good)}, as it did where it was tried out",
         tuple(
-            f"one of {name} of about {listed(_sizes(held, False), word='or')}, where {felt} is felt"
+            f"one that meets {name} of about {listed(_sizes(held, False), word='or')}, where {felt} is felt"
             for name, held, felt in found
         ),
         KEEP_OR_RESET,

@@ -97,13 +97,15 @@ class Output(msgspec.Struct, frozen=True, gc=False):
 class EditOutcome(msgspec.Struct, frozen=True):
     """What one edit did to the draft: how many leaves it named, what became of twins, by policy; bytes of values.
 
-    ``assumed`` is what twins were taken for that followed without proof, by the node of their state.
+    ``assumed`` is what twins were taken for that followed without proof, by the node of their state. ``is_idle``: all
+    leaves are what they were.
     """
 
     leaves: int
     twins: dict[str, int] = {}
     bytes: int = 0
     assumed: tuple[tuple[LeafPath, Assumption], ...] = ()
+    is_idle: bool = False
 
 
 class DraftItems(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ from surgery_cli.errors import PlanError
 from surgery_cli.tree.dtypes import integer_range, is_integer, part_of
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import FieldName, worded
+from surgery_cli.words.quantities import counted
 
 
 def check_finite(value: float, field: str) -> None:
@@ -101,10 +102,10 @@ def resolve_axes(
     if not axes or len(set(axes)) < len(axes) or any(not 0 <= n < ndim for n in axes):
         raise PlanError(
             worded(
-                "{} does not fit {} with {} axes",
+                "{} does not fit {} with {}",
                 FieldName(field, f"{', '.join(map(str, given))}"),
                 of,
-                ndim,
+                counted(ndim, "axis", "axes"),
             ),
             why=f"axes are different numbers from {-ndim} to {ndim - 1}"
             if ndim

@@ -17,6 +17,7 @@ from surgery_cli.operations.order_files import order_in
 from surgery_cli.operations.rearranging import Rearranging
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.lists import listed
+from surgery_cli.words.quantities import counted
 
 _MOST_NAMED = 3
 _MOST_IN_PLANS = 1 << 16
@@ -87,14 +88,16 @@ def _what_is_wrong(index: Sequence[int], size: int) -> str:
     outside = sorted(n for n in there if not 0 <= n < size)
     missing = [n for n in range(size) if n not in there]
     twice = sorted(n for n, count in there.items() if count > 1)
-    named = {
-        "are beyond them": outside,
-        "are missing": missing,
-        "stand there more than once": twice,
-    }
+    named = (
+        (outside, "is", "are", "beyond them"),
+        (missing, "is", "are", "missing"),
+        (twice, "stands", "stand", "there more than once"),
+    )
     said = [
-        f"{listed(numbers, _MOST_NAMED, word='and')} {what}"
-        for what, numbers in named.items()
+        f"{listed(numbers, _MOST_NAMED, word='and')} {one if len(numbers) == 1 else many} {what}"
+        for numbers, one, many, what in named
         if numbers
     ]
-    return f"it holds {len(index)} numbers: {'; '.join(said)}"
+    first = next(numbers for numbers, *_ in named if numbers)
+    said[0] = f"the number{'s' if len(first) > 1 else ''} {said[0]}"
+    return f"it holds {counted(len(index), 'number')}: {', and '.join(said)}"

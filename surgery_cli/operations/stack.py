@@ -10,11 +10,14 @@ from msgspec import Meta
 from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.kernels import join
 from surgery_cli.draft.settings import resolve_axes
+from surgery_cli.errors import PlanError
 from surgery_cli.operations.joining import Joining
 from surgery_cli.operations.numbered import numbered_places
 from surgery_cli.operations.regrouping import axes_of
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.advice import worded
+from surgery_cli.words.quantities import counted
 
 
 class Stack(Joining, tag="stack", kw_only=True, frozen=True):
@@ -35,7 +38,16 @@ class Stack(Joining, tag="stack", kw_only=True, frozen=True):
     why_alike: ClassVar[str] = "what is stacked has one shape and dtype in every layer"
 
     def map(self, specs: Sequence[LeafSpec]) -> Arrangement:
-        (axis,) = resolve_axes(self.axis, axes_of(specs[0]) + 1, "axis")
+        there = axes_of(specs[0])
+        if not -there - 1 <= self.axis <= there:
+            raise PlanError(
+                worded("{axis: {}} does not fit {}", self.axis, specs[0].type_text),
+                why=f"a stack of leaves with {counted(there, 'axis', 'axes')} has {counted(there + 1, 'axis', 'axes')}:"
+                f" numbers from {-there - 1} to {there}",
+                fix=worded("choose another one, such as {axis: 0}"),
+                field="axis",
+            )
+        (axis,) = resolve_axes(self.axis, there + 1, "axis")
         return join.Stack(axis, len(specs))
 
     def undo_entry(

@@ -21,6 +21,7 @@ from surgery_cli.resolution.inverse import Inverse
 from surgery_cli.resolution.names import refuse_unstorable
 from surgery_cli.resolution.stage import Stage
 from surgery_cli.resolution.takings import rest_notes
+from surgery_cli.resolution.unchanged import idle_together
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Note
 
@@ -96,6 +97,7 @@ def _notes(draft: Draft, plan: Plan, fingerprints: Mapping[str, str]) -> Iterato
     yield from stated_kind_notes(draft)
     yield from memory_notes(draft)
     yield from removed_clock_notes(draft)
+    yield from idle_together(draft)
 
 
 def refuse_other_donors(

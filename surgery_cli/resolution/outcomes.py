@@ -57,7 +57,8 @@ def with_outcome(
     if effect is None:  # else they are a part of others
         twins["deleted"] = len(_gone(before, after) - chosen)
     told = {policy: n for policy, n in twins.items() if n}
-    outcome = EditOutcome(len(chosen), told, changed_bytes, tuple(assumed))
+    is_idle = not changed and len(after.leaves) == len(before.leaves)
+    outcome = EditOutcome(len(chosen), told, changed_bytes, tuple(assumed), is_idle)
     return after.replaced(outcomes=(*after.outcomes, outcome))
 
 

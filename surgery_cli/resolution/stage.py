@@ -28,6 +28,7 @@ from surgery_cli.resolution.doubts import Doubts
 from surgery_cli.resolution.inverse import Inverse
 from surgery_cli.resolution.outcomes import said_of, with_outcome
 from surgery_cli.resolution.selection import Consequence, NothingNamed, names_any, select
+from surgery_cli.resolution.unchanged import idle_notes, is_unchanged
 from surgery_cli.tree.paths import LeafPath, Selection
 
 if TYPE_CHECKING:
@@ -255,6 +256,9 @@ class Stage:
                 after = after_values_from_elsewhere(after, Takes(), came, self)
             after = self._with_places(after, len(draft.checks), index)
             after = after.noting(*said_of(edit.note, self._named))
+            if is_unchanged(draft, after, changed):
+                number = index + 1 if len(self._plan.edits) > 1 else None
+                changed, after = {}, after.noting(*idle_notes(edit, self._named, number))
             self.inverse.see(edit, draft, after)
             return with_outcome(after, draft, changed, self._named, edit.effect)
         except SurgeryError as error:

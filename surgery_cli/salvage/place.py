@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -118,12 +119,19 @@ def _refuse_mixture(place: Path) -> None:
         raise CheckpointError(mixture)
 
 
-def _several(path: Path, places: list[Path]) -> PlanError:
+def _several(path: Path, found: list[Path]) -> PlanError:
+    places = sorted(found, key=_by_number)
     return PlanError(
         f"'{path}' is no one checkpoint",
         why=f"trees stand in {quoted((place.name for place in places), 4, word='and')}",
         fix=f"name one of them, as '{places[-1]}'",
     )
+
+
+def _by_number(place: Path) -> list[tuple[int, str]]:
+    """The name by its words and numbers: `50` stands before `100`."""
+    parts = re.split(r"(\d+)", place.name)
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in parts]
 
 
 def step_named(path: Path) -> Path | None:

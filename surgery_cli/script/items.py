@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -14,11 +14,16 @@ from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
+from surgery_cli.words.quantities import counted
 
 _DICTS = ("dict", "FrozenDict", "State", "OrderedDict")
 """Classes whose keys are the names that a script gives to items, no fields of its own."""
 
 _SEQUENCES = ("builtins.tuple", "builtins.list")
+
+_WITH_OPTIMIZER: Final = (
+    "with its optimizer: a TrainState, or a dict of the state's fields with `tx` beside them"
+)
 
 Leaves = frozenset[tuple[LeafPath, tuple[int, ...] | None]]
 _K = TypeVar("_K", bound=Key)
@@ -31,6 +36,8 @@ class Aligned(msgspec.Struct, frozen=True):
     stored: TreeSpec
     notes: list[Consequence] = []
     """What the comparison takes for granted, and what it leaves out."""
+    advice: str = ""
+    """What to return instead, where that may be meant."""
 
     @property
     def wanted(self) -> TreeSpec:
@@ -60,7 +67,23 @@ def aligned(name: str, abstract: AbstractTree, tree: TreeSpec, items: Sequence[s
         if len(alike) == len(parts):
             return _renamed(abstract, tree, alike, _likened(name, alike), whole=True)
         return _one_of_several(name, abstract, tree, parts, only)
-    return Aligned(abstract, tree)
+    advice = _one_level_apart(name, abstract, parts, roots)
+    notes = [Consequence(DocsPage.LIKE_INIT, advice)] if advice else []
+    return Aligned(abstract, tree, notes, advice)
+
+
+def _one_level_apart(
+    name: str, abstract: AbstractTree, parts: Sequence[Key], roots: Collection[Key]
+) -> str:
+    """What to return, where the state stands one level below what the function returns: beside its optimizer, say."""
+    inside = {str(path[1]) for path in abstract.tree if len(path) > 1}
+    is_apart = len(parts) == 1 and parts[0] not in roots and _is_dict(abstract)
+    if not is_apart or not inside & {str(root) for root in roots}:
+        return ""
+    return (
+        f"'{name}' returns a dict in which the checkpoint's keys stand below '{parts[0]}': if that is there for the"
+        f" optimizer alone, return the state {_WITH_OPTIMIZER}"
+    )
 
 
 def _one_of_several(
@@ -76,9 +99,10 @@ def _one_of_several(
     of_item = f"the item '{item}'" if item else "the tree"
     if len(most) != 1:
         raise PlanError(
-            f"'{name}' returns {len(parts)} values, a tuple or list, and none of them is {of_item}",
+            f"'{name}' returns a tuple or list with {counted(len(parts), 'value')} that a checkpoint could hold, and"
+            f" {'none of them' if len(parts) > 1 else 'that'} is {'' if len(parts) > 1 else 'not '}{of_item}",
             why=f"{of_item} has the keys {', '.join(dict.fromkeys(str(p[0]) for p in tree if p))}",
-            fix="name a function that returns what was saved there, alone",
+            fix=f"name a function that returns what was saved there, alone, or {_WITH_OPTIMIZER}",
         )
     note = Consequence(
         DocsPage.LIKE_INIT,

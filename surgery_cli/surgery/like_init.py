@@ -50,6 +50,7 @@ class Held(msgspec.Struct, frozen=True):
     not_checked: list[str]
     notes: list[Consequence] = []
     is_mended: bool = False
+    advice: str = ""
 
 
 def items_of(checkpoint: Checkpoint, draft: Draft | None = None) -> list[str]:
@@ -98,7 +99,7 @@ def hold(
     agreeing = [str(path) for path in stored if path not in broken]
     not_checked = [str(path) for path in tree if path not in stored]
     notes = [*found_in.notes, *said_of_others(slots, there)]
-    return Held(rows, agreeing, len(stored), not_checked, notes, mended)
+    return Held(rows, agreeing, len(stored), not_checked, notes, mended, found_in.advice)
 
 
 # --- edits that mend: tried out before they are shown ----------------------------------------------------------
@@ -216,12 +217,14 @@ def refuse_breaches(held: Held, script: Script) -> None:
         return
     problems = []
     for finding in held.findings:
+        fix = _led(finding, f"these edits of a plan mend it: `{_flow(finding.edits)}`").fix
+        is_root = finding.path in ("", ".")
         sides = f"here {finding.here or 'nothing'}, in the script {finding.there or 'nothing'}"
         problems.append(
             Problem(
                 f"'{finding.path or '.'}' would not fit '{script.name}': {finding.what}",
                 why="; ".join(filter(None, (sides, finding.effect, finding.sureness))),
-                fix=_led(finding, f"these edits of a plan mend it: `{_flow(finding.edits)}`").fix,
+                fix="; ".join(filter(None, (fix, held.advice if is_root else ""))),
                 path=finding.path,
             )
         )

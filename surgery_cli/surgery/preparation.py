@@ -100,11 +100,10 @@ class Prepared(msgspec.Struct, frozen=True):
     inverse: Inverse
     loras: dict[LeafPath, LeafLoras]
     """What becomes of LoRAs in leaves that change."""
+    plan: Plan
 
     left_out: tuple[str, ...] = ()
     """Names of items beside the trees that do not come along."""
-    output: Export | None = None
-    """In which format of other programs the result is: nothing but leaves comes along then."""
 
     @property
     def kept_plans(self) -> dict[str, ItemPlan]:
@@ -116,6 +115,11 @@ class Prepared(msgspec.Struct, frozen=True):
         """The fingerprints of everything else that values, layout or order are taken from, by its name in the plan."""
         others = {name: mark for name, mark in self.draft.fingerprints.items() if name != SOURCE}
         return others | self.files.fingerprints
+
+    @property
+    def output(self) -> Export | None:
+        """In which format of other programs the result is: nothing but leaves comes along then."""
+        return self.plan.output
 
     @property
     def is_export(self) -> bool:
@@ -206,9 +210,8 @@ def prepare_to_judge(
     check_memory(needs)
     loras = agreed_loras(draft, sources)
     written, told = (plans, references, compact, reason), (looked, needs, functions, files)
-    return Prepared(
-        checkpoint, draft, sources, boundary, *written, *told, inverse, loras, output=plan.output
-    )
+    parts = (checkpoint, draft, sources, boundary)
+    return Prepared(*parts, *written, *told, inverse, loras, plan)
 
 
 def _ways(

@@ -7,13 +7,16 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from surgery_cli.draft.expression import Stored
 from surgery_cli.draft.recipe import SOURCE, Draft
+from surgery_cli.operations.nonnegative import in_optimizer_state
 from surgery_cli.resolution.reshard import RESHARD
 from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.listing import is_tree
 from surgery_cli.store.locate.items import METRICS
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.same_run import counters_inside, step_beside
+from surgery_cli.surgery.undo_order import undoes_everything
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Consequence, Note, Remark
 from surgery_cli.words.pages import DocsPage
@@ -68,12 +71,43 @@ def _has_metrics(prepared: Prepared) -> bool:
 
 
 def _values_change(prepared: Prepared) -> bool:
-    """True if a leaf is made, moved or removed that is more than the number of the step; a layout is no change."""
+    """True if the result has other values than those that were measured; the number of the step is none of them.
+
+    Another name or layout is no other value, nor is optimizer state that is left out: what was measured had no part in
+    it. A plan that undoes all that is on record gives back what was measured.
+    """
     draft = prepared.draft
-    changed = [path for path in draft.changed if not _is_only_laid_out(draft, path)]
-    if draft.removed or any(draft.leaves[path].spec.shape for path in changed):
-        return True
-    return bool(changed) and not counters_inside(prepared).issuperset(changed)
+    changed = _with_other_values(draft)
+    if not any(_was_measured(path, draft) for path in draft.removed):
+        if not changed:
+            return False
+        are_numbers = not any(draft.leaves[path].spec.shape for path in changed)
+        if are_numbers and counters_inside(prepared).issuperset(changed):
+            return False
+    return not undoes_everything(prepared.checkpoint, prepared.plan)
+
+
+def _was_measured(path: LeafPath, draft: Draft) -> bool:
+    slot = draft.slots.get(path)
+    return (slot is not None and slot.is_params_like) or not in_optimizer_state(path, draft)
+
+
+def _with_other_values(draft: Draft) -> list[LeafPath]:
+    """The leaves that do not hold what a leaf of the source holds, or stand where another one stood."""
+    stood = {draft.standing(path) for path in draft.source_tree}
+    return [
+        path
+        for path in draft.changed
+        if not _is_only_laid_out(draft, path) and (path in stood or not _is_only_moved(draft, path))
+    ]
+
+
+def _is_only_moved(draft: Draft, path: LeafPath) -> bool:
+    recipe = draft.leaves[path].recipe
+    if not isinstance(recipe, Stored) or recipe.ref.source != SOURCE:
+        return False
+    there = draft.source_tree[recipe.ref.path]
+    return (there.shape, there.dtype) == (recipe.spec.shape, recipe.spec.dtype)
 
 
 def _is_only_laid_out(draft: Draft, path: LeafPath) -> bool:

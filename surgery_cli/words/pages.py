@@ -56,6 +56,7 @@ class DocsPage(StrEnum):
     RESIZE = "docs/operations.md#resize"
     RESUME = "docs/how-it-writes.md#--resume"
     SEAL = "docs/how-it-writes.md#surgery-seal"
+    SLICE = "docs/operations.md#slice"
     SQUEEZE = "docs/operations.md#squeeze"
     STACK = "docs/operations.md#stack"
     SWA = "docs/operations.md#swa"

@@ -63,6 +63,15 @@ def duration_text(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def minutes_text(minutes: float) -> str:
+    """A time that is known in tenths of minutes.
+
+    >>> minutes_text(0.02), minutes_text(0.05), minutes_text(12.34)
+    ('less than 0.1 minutes', '0.1 minutes', '12.3 minutes')
+    """
+    return f"{max(minutes, 0.1):.1f} minutes" if minutes >= 0.05 else "less than 0.1 minutes"
+
+
 def array_text(dtype: object, shape: Iterable[int]) -> str:
     """What an array is, as people read it: ``float32[3,4]``."""
     return f"{dtype}[{','.join(map(str, shape))}]"

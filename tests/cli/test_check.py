@@ -12,6 +12,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli.engine.reading import CountedSource
+from surgery_cli.rules.measures import Measure
 from surgery_cli.rules.table import RULES
 from tests.cli.junit_schema import outcomes
 
@@ -507,3 +508,35 @@ def test_every_format_names_the_step_that_was_judged_however_it_was_named(
         annotations = files["github"].read_text().splitlines()
         assert bool(annotations) == (words[0] != "verify")
         assert all(line.endswith(f"%0Ain {about}") for line in annotations)
+
+
+BY_NUMPY = {
+    "norm": np.linalg.norm,
+    "std": np.std,
+    "absmax": lambda value: np.abs(value).max(),
+    "zeros": lambda value: (value == 0).mean(),
+}
+
+
+def test_each_measure_has_a_line_of_numpy():
+    assert {rule.__name__.lower() for rule in RULES if issubclass(rule, Measure)} == set(BY_NUMPY)
+
+
+@pytest.mark.parametrize("rule", BY_NUMPY)
+def test_many_findings_of_one_rule_say_between_which_numbers_they_lie(
+    surgery, tmp_path, policy, rule
+):
+    layers = {
+        f"layer_{n}": {"bias": np.float32([0.1 * n + 0.0321] * 9 + [0.0] * (n + 1))}
+        for n in range(9)
+    }
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "run", {"params": layers})
+    file = policy(f"rules:\n  - {{id: small, at: params, {rule}: 0..0.000001}}\n")
+    found = [float(BY_NUMPY[rule](leaf["bias"].astype(np.float64))) for leaf in layers.values()]
+
+    said = surgery("check", tmp_path / "run", file).out
+
+    assert "'params/layer_{0..8}/bias' breaks" in said
+    between = f"its {rule} is `{min(found):.4g} to {max(found):.4g}`; so it is with all 9\n"
+    assert between in said

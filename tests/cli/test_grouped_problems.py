@@ -100,6 +100,42 @@ def test_few_problems_and_those_of_other_causes_stay_as_they_are():
     assert grouped([*few, *others]) == [*few, *others]
 
 
+@given(
+    st.lists(
+        st.one_of(st.floats(-1e6, 1e6), st.integers(-(10**6), 10**6)).map("{:.4g}".format),
+        min_size=4,
+        max_size=9,
+    )
+)
+def test_what_was_measured_is_said_from_the_least_to_the_most_and_never_folded(numbers):
+    problems = [of_leaf(f"p/{n}/w") for n in range(len(numbers))]
+    problems = [
+        Problem(problem.what, why=f"its norm is `{number}`", path=problem.path)
+        for problem, number in zip(problems, numbers, strict=True)
+    ]
+    (said,) = grouped(problems)
+    assert said.path == f"p/{{0..{len(numbers) - 1}}}/w"
+    found = re.fullmatch(r"its norm is `([^` ]+)(?: to ([^` ]+))?`; so it is with all \d", said.why)
+    assert float(found[1]) == min(map(float, numbers))
+    assert float(found[2] or found[1]) == max(map(float, numbers))
+
+
+def test_a_range_of_what_was_measured_is_about_leaves_of_every_series():
+    numbers = {"p/0/w": "0.5", "p/1/w": "2", "p/2/w": "1e-05", "head/b": "1,200", "x": "7"}
+    (said,) = grouped(
+        [Problem(f"'{path}'", f"it is `{n}`", path=path) for path, n in numbers.items()]
+    )
+    assert said.what == "'p/{0..2}/w'"
+    assert said.why == "it is `1e-05 to 1,200`; and so it is with 2 more: 'head/b', 'x'"
+
+
+@pytest.mark.parametrize("texts", ["norm 0..{}", "norm {}..10000", "digest 12{}ab…"])
+def test_bounds_and_digests_are_no_measurements(texts):
+    """What a rule demands is another cause where it is another number."""
+    said = grouped([Problem("'w'", why=f"`{texts.format(n)}`", path=str(n)) for n in range(5)])
+    assert [one.why for one in said] == [f"`{texts.format(n)}`" for n in range(5)]
+
+
 def test_advice_stays_a_command_that_works():
     problems = [of_leaf(f"p/{n}/w", fix=f"`delete` 'p/{n}/w'") for n in range(5)]
     assert grouped(problems)[0].fix == "`delete` 'p/0/w'"

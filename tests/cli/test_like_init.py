@@ -161,6 +161,23 @@ def wants_devices():
     return create_state()
 
 
+def beside_its_optimizer():
+    """A form that is not known; `fields_beside_it` is."""
+    made = create_state()
+    return {"state": made, "tx": made.tx}
+
+
+def fields_beside_it():
+    made = create_state()
+    fields = {name: getattr(made, name) for name in ("step", "params", "opt_state")}
+    return {**fields, "tx": made.tx}
+
+
+def of_another_optimizer():
+    tx = optax.sgd(0.1, momentum=0.9)
+    return state({"x": jnp.zeros(3)}, tx), tx
+
+
 def raises():
     raise RuntimeError("the data set is not here")
 
@@ -621,3 +638,29 @@ def test_a_file_that_is_not_there_and_two_questions_at_once_are_refused(surgery,
     found = surgery("verify", sample, *both)
     assert found.code == 2
     assert "`--like` and `--like-init` both say" in found.err
+
+
+FORMS = "a TrainState, or a dict of the state's fields with `tx` beside them"
+
+
+@pytest.mark.parametrize("words", [["verify"], ["rescale", "params/Dense_1", "--by", "1"]])
+def test_a_state_one_level_down_is_answered_with_the_forms_that_hold_an_optimizer(
+    surgery, script, sample, tmp_path, words
+):
+    name, *edit = words
+    places = [sample, tmp_path / "new"] if edit else [sample]
+    found = surgery(name, *places, *edit, "--like-init", script("beside_its_optimizer"))
+    assert found.code == 1
+    said = found.out + found.err
+    assert "in which the checkpoint's keys stand below 'state'" in said
+    assert FORMS in said
+    right = surgery(name, *places, *edit, "--like-init", script("fields_beside_it"))
+    assert right.code == 0, right.err
+    assert FORMS not in right.out + right.err
+
+
+def test_what_is_returned_in_a_tuple_is_counted_without_the_optimizer(surgery, script, sample):
+    found = surgery("verify", sample, "--like-init", script("of_another_optimizer"))
+    assert found.code == 2
+    assert "returns a tuple or list with 1 value that a checkpoint could hold" in found.err
+    assert FORMS in found.err

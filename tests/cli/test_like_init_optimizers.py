@@ -355,7 +355,8 @@ def test_several_values_of_which_none_is_the_item_are_refused(surgery, script, t
     run = save_items(tmp_path / "run", params={"other": call("train_state").params})
     found = surgery("verify", run, "--like-init", named("pair"))
     assert found.code == 2
-    assert "returns 2 values, a tuple or list, and none of them is the item 'params'" in found.err
+    said = "with 2 values that a checkpoint could hold, and none of them is the item 'params'"
+    assert f"returns a tuple or list {said}" in found.err
 
 
 def test_items_that_a_function_could_mean_alike_are_not_guessed(surgery, script, tmp_path):

@@ -140,7 +140,9 @@ def test_the_remark_of_an_edit_is_said_with_the_leaves_that_it_names(surgery, tm
         "called so by us: 'params/Dense_{0,1}/bias'",
         "changes nothing: 'params/Dense_0/b', 'params/Dense_0/kernel'",
     ]
-    assert not said["consequences"]
+    assert said["consequences"] == [
+        "edit 3, `cast` changes nothing: 2 leaves are already as it would have them"
+    ]
     text = surgery(*words).out
     assert "note: called so by us: 'params/Dense_{0,1}/bias' [docs/operations.md#fields" in text
     assert "not there" not in text

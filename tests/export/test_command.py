@@ -1,9 +1,11 @@
 """The command `export`, and `output:` in a plan: what is chosen, what comes before, and what is wrong with it."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
+import optax
 import orbax.checkpoint as ocp
 import pytest
 from safetensors import safe_open
@@ -146,3 +148,17 @@ def test_leaves_of_a_step_with_items_may_leave_them(surgery, tmp_path):
     ended = surgery("apply", tmp_path / "run", tmp_path / "out.safetensors", plan)
     assert ended.code == 0, ended.err
     assert names(tmp_path / "out.safetensors") == {"model.a", "model.b"}
+
+
+def test_leaves_that_are_not_chosen_are_not_exported_and_nothing_is_removed(surgery, tmp_path):
+    """The checkpoint keeps them: it is no edit of it."""
+    params = {"a": np.ones((2, 3), np.float32)}
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        state = {"params": params, "opt_state": optax.adam(0.1).init(params), "step": 3}
+        checkpointer.save(tmp_path / "source", state)
+    words = ("export", tmp_path / "source", tmp_path / "out.npz", "params", "--to", "npz")
+    said = surgery(*words).out
+    assert "twins: 2 not exported" in said
+    assert re.search(r"^  does not export \d leaves$", said, re.MULTILINE)
+    assert "deleted" not in said
+    assert "removes" not in said

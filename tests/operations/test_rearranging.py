@@ -281,7 +281,14 @@ def test_an_order_is_read_from_a_file(tmp_path: Path, name: str) -> None:
         (Repeat(axis=2, times=2), "does not fit a leaf with 2 axes"),
         (Repeat(axis=3, times=2, new_axis=True), "does not fit a leaf with 3 axes"),
         (Repeat(axis=0, times=2, new_axis=True, order="tiled"), "means nothing with"),
-        (Permute(index=(0, 1, 1, 7)), "7 are beyond them; 2 and 3 are missing; 1 stand there"),
+        (
+            Permute(index=(0, 1, 1, 7)),
+            "it holds 4 numbers: the number 7 is beyond them, and 2 and 3 are missing, and 1 stands there",
+        ),
+        (Permute(index=(0, 0, 1, 2)), "the number 3 is missing, and 0 stands there more than once"),
+        (Permute(index=(0, 0, 1, 1)), "the numbers 2 and 3 are missing, and 0 and 1 stand there"),
+        (Permute(index=(0, 1, 2, 3, 8, 9)), "the numbers 8 and 9 are beyond them"),
+        (Permute(index=(0, 1, 2)), "it holds 3 numbers: the number 3 is missing"),
     ],
 )
 def test_what_does_not_fit_is_said(edit: Any, said: str) -> None:

@@ -165,6 +165,16 @@ def tree(count: int = 3, **others: Any) -> dict[str, Any]:
         ),
         (lambda p: None, {"axis": 3}, "axis: 3"),
         (
+            lambda p: None,
+            {"at": "params/layers_*/b", "axis": 9, "to": "params/layers/b"},
+            "a stack of leaves with 1 axis has 2 axes: numbers from -2 to 1",
+        ),
+        (
+            lambda p: None,
+            {"at": "params/layers_*/w", "axis": -4, "to": "params/layers/w"},
+            "a stack of leaves with 2 axes has 3 axes: numbers from -3 to 2",
+        ),
+        (
             lambda p: p.update(layers_5={"w": np.ones(1)}),
             {"at": ["params/layers_{0..4}", "params/layers_{3..4}"]},
             "is named by two patterns",

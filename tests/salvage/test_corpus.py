@@ -347,6 +347,16 @@ def test_a_folder_of_several_checkpoints_is_none(saved, older):
         surgery.rescue(str(saved.parent))
 
 
+def test_steps_of_a_run_are_named_in_the_order_of_their_numbers(saved, tmp_path):
+    for name in ("50", "100", "200", "1000"):
+        shutil.copytree(saved, tmp_path / "steps" / name)
+    with pytest.raises(PlanError, match="is no one checkpoint") as refused:
+        surgery.rescue(str(tmp_path / "steps"))
+    (problem,) = refused.value.problems
+    assert problem.why == "trees stand in '50', '100', '200' and '1000'"
+    assert problem.fix.endswith("/steps/1000'")
+
+
 @pytest.mark.parametrize("is_ocdbt", [True, False], ids=["ocdbt", "a file a chunk"])
 @pytest.mark.parametrize(
     "name",

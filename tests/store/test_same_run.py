@@ -5,6 +5,7 @@ import shutil
 
 import jax.numpy as jnp
 import numpy as np
+import optax
 import orbax.checkpoint as ocp
 import pytest
 from etils import epath
@@ -145,6 +146,85 @@ def test_a_manager_does_not_judge_new_values_by_the_old_ones_metrics(tmp_path, p
         manager.save(8, args=ocp.args.StandardSave(TREE), metrics={"loss": 9})
         manager.wait_until_finished()
         assert list(manager.all_steps()) == ([7] if kept else [3, 7])
+
+
+W, B = "params/w", "params/b"
+KEEP_VALUES = {
+    "renamed": {"op": "rename", "at": W, "to": "params/v"},
+    "copied": {"op": "copy", "at": W, "to": "params/v"},
+    "sliced to what it is": {"op": "slice", "at": W, "slices": "0:99"},
+    "without optimizer": {"op": "delete", "at": "opt_state"},
+    "layers by another name": {
+        "op": "rename",
+        "at": "params/layer_*",
+        "to": r"params/l_\1",
+    },
+}
+OTHER_VALUES = {
+    "exchanged": {
+        "op": "rename",
+        "moves": {"params/layer_0": "params/layer_1", "params/layer_1": "params/layer_0"},
+    },
+    "in another order": {"op": "permute", "at": B, "axis": 0, "index": [1, 0, 2, 3, 4, 5, 6, 7]},
+    "without a leaf": {"op": "delete", "at": B},
+    "with another dtype": {"op": "cast", "at": W, "to": "bfloat16"},
+    "with a cut leaf": {"op": "slice", "at": W, "slices": "0:9"},
+    "with new optimizer": {"op": "reset-optimizer"},
+}
+LAYERED = {
+    **TREE,
+    "params": {
+        **TREE["params"],
+        "b": np.arange(8, dtype=np.float32),
+        "layer_0": {"w": np.zeros(3, np.float32)},
+        "layer_1": {"w": np.ones(3, np.float32)},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    path = tmp_path_factory.mktemp("trained") / "run"
+    state = optax.adam(0.1).init(LAYERED["params"])
+    with ocp.CheckpointManager(path, options=names()) as manager:
+        tree = {**LAYERED, "opt_state": state}
+        manager.save(3, args=ocp.args.StandardSave(tree), metrics={"loss": 1.5})
+        manager.wait_until_finished()
+    return path
+
+
+def about_metrics(report):
+    return [str(note) for note in report.notes if "metrics" in note]
+
+
+@pytest.mark.parametrize("edit", KEEP_VALUES.values(), ids=KEEP_VALUES)
+def test_metrics_of_an_edit_that_changes_no_value_come_along_without_a_word(
+    trained, tmp_path, edit
+):
+    report = apply(trained, tmp_path / "new", plan_from_document({"edits": [edit]}))
+    assert about_metrics(report) == []
+    assert (tmp_path / "new/3/metrics").is_dir()
+
+
+@pytest.mark.parametrize("edit", OTHER_VALUES.values(), ids=OTHER_VALUES)
+def test_metrics_were_measured_on_other_values_until_the_edit_is_undone(trained, tmp_path, edit):
+    report = apply(trained, tmp_path / "new", plan_from_document({"edits": [edit]}))
+    (said,) = about_metrics(report)
+    assert "come along, which were measured on other values" in said
+
+    undo = plan_from_document(surgery.inverse(str(tmp_path / "new")).plan)
+    assert about_metrics(apply(tmp_path / "new", tmp_path / "back", undo)) == []
+    assert surgery.diff(str(trained), str(tmp_path / "back")).equal
+
+
+def test_metrics_of_an_undo_that_leaves_an_earlier_edit_were_measured_on_other_values(
+    trained, tmp_path
+):
+    apply(trained, tmp_path / "first")
+    apply(tmp_path / "first", tmp_path / "second")
+    undo = plan_from_document(surgery.inverse(str(tmp_path / "second")).plan)
+    (said,) = about_metrics(apply(tmp_path / "second", tmp_path / "back", undo))
+    assert "measured on other values" in said
 
 
 def test_metrics_go_into_a_run_of_their_own_unless_told(tmp_path):

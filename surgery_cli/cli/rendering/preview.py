@@ -16,7 +16,14 @@ from surgery_cli.optimizer.follow.answers import meaning
 from surgery_cli.reports import ChangedLeaf, CheckedRule, EditLine, Preview, Report
 from surgery_cli.store.filesystem.request_counts import Requests
 from surgery_cli.words.lists import listed
-from surgery_cli.words.quantities import byte_text, counted, duration_text, leaves_text, number_text
+from surgery_cli.words.quantities import (
+    byte_text,
+    counted,
+    duration_text,
+    leaves_text,
+    minutes_text,
+    number_text,
+)
 from surgery_cli.words.series import Series, in_series
 
 _MOST_REMOVED = 5
@@ -42,7 +49,8 @@ def render(document: Preview, page: Page, *, verbose: bool = False) -> None:
         _render_measured(check, page, verbose=verbose)
     if document.removed:
         page.line()
-        _render_removed(document.removed, page, verbose=verbose)
+        word = "does not export" if document.exported else "removes"
+        _render_removed(document.removed, page, word, verbose=verbose)
     if verbose and document.leaves:
         page.line()
         page.table(map(_leaf_row, document.leaves), indent=2, dispensable=_OF_LEAVES, each=True)
@@ -83,7 +91,8 @@ def _edit_rows(document: Preview) -> list[Row]:
     for check in document.checks or ():
         found.setdefault(check.edit, []).append(check.holds)
     said = {edit: "holds" if all(seen) else "judged on values" for edit, seen in found.items()}
-    return [_edit_row(n, edit, said.get(n, "")) for n, edit in enumerate(document.edits, 1)]
+    gone = "not exported" if document.exported else "deleted"
+    return [_edit_row(n, edit, said.get(n, ""), gone) for n, edit in enumerate(document.edits, 1)]
 
 
 def _render_policy(document: Preview, page: Page) -> None:
@@ -105,9 +114,10 @@ def _policy_row(check: CheckedRule) -> Row:
     )
 
 
-def _edit_row(number: int, edit: EditLine, said: str) -> Row:
+def _edit_row(number: int, edit: EditLine, said: str, gone: str) -> Row:
+    """A row for one edit; ``gone`` is the word for twins that the result has no more."""
     twins = ", ".join(
-        f"{count:,} {policy}{_meaning(policy, edit.effect, edit.taken_for)}"
+        f"{count:,} {gone if policy == 'deleted' else policy}{_meaning(policy, edit.effect, edit.taken_for)}"
         for policy, count in edit.twins.items()
     )
     return (
@@ -131,8 +141,8 @@ def _render_measured(check: CheckedRule, page: Page, *, verbose: bool) -> None:
         page.table([(path, number_text(of)) for path, of in check.of_each.items()], indent=4)
 
 
-def _render_removed(removed: list[str], page: Page, *, verbose: bool) -> None:
-    page.line(Cell(f"removes {leaves_text(len(removed))}", "doubtful"), indent=2)
+def _render_removed(removed: list[str], page: Page, word: str, *, verbose: bool) -> None:
+    page.line(Cell(f"{word} {leaves_text(len(removed))}", "doubtful"), indent=2)
     found = [Series(path, [path]) for path in removed]
     if not verbose and len(removed) > _MOST_REMOVED:
         found = in_series(removed, str)
@@ -201,7 +211,7 @@ def _requests_text(document: Preview, asked: Requests) -> str:
     if document.minutes is UNSET or document.bytes_per_second is UNSET:
         return said
     rate = f"{byte_text(document.bytes_per_second)}/s"
-    return f"{said}; {document.minutes:.1f} minutes at `--rate {rate}`"
+    return f"{said}; {minutes_text(document.minutes)} at `--rate {rate}`"
 
 
 def _render_outcome(report: Report, page: Page, *, verbose: bool) -> None:
