@@ -95,6 +95,12 @@ what stands in other items stays as it is. Named with the params, a `reinit` dra
 has its own. For
 equal ones, in the same plan after the `reinit` of the params: `delete` the copy, and `copy` the params to its place.
 
+Metadata do not tell such a copy from a moment that a script's own optimizer keeps outside of `opt_state` (`m` and `v`
+beside `params`). A name does whose words all say params, an average or a target (`ema`, `target_params`,
+`teacher/params`). Any other tree like the params is taken for a copy, and where an edit puts values into it that were
+not there (`pad`, `resize`, `interpolate-positions`, `add`, `reinit` to another shape), preview and record name that as
+assumed; squares could become negative.
+
 Behind a trust ratio, the scale of a param or another norm of a whole leaf (LARS, Adafactor's momentum, NovoGrad), a
 power holds for one factor of the leaf. Arrays of factors, and `normalize` along an `axis`, keep such slots with a note.
 Some powers hold only where an epsilon is small beside the gradients, or an estimate for all params stays what it is
