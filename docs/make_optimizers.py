@@ -99,7 +99,7 @@ Metadata do not tell such a copy from a moment that a script's own optimizer kee
 beside `params`). A name does whose words all say params, an average or a target (`ema`, `target_params`,
 `teacher/params`). Any other tree like the params is taken for a copy, and where an edit puts values into it that were
 not there (`pad`, `resize`, `interpolate-positions`, `add`, `reinit` to another shape), preview and record name that as
-assumed; squares could become negative.
+assumed; squares could become negative. `slots:` says that it holds moments: they then follow as those in `opt_state`.
 
 Behind a trust ratio, the scale of a param or another norm of a whole leaf (LARS, Adafactor's momentum, NovoGrad), a
 power holds for one factor of the leaf. Arrays of factors, and `normalize` along an `axis`, keep such slots with a note.
@@ -122,11 +122,11 @@ Adam has no state, so that on disk a clip looks like a trust ratio or a sign. Fo
   is read, and no code is evaluated.
 - `--like-init FILE.py:FUNCTION`: the training script's own optimizer is tried out on tiny params. The function returns
   a `TrainState`, an `nnx.Optimizer`, or a dict with `tx` in it; an `nnx.state(...)` does not hold the optimizer.
-- `slots:` in a plan, for states that no optax factory made, and for accumulators behind one, as in
+- `slots:` in a plan, for states that no optax factory made, wherever they stand, and for accumulators behind one, as in
   `chain(adam(...), ema(0.9))`, where `{opt_state/1/ema: {power: 0}}` is right unless a trust ratio stands between. Each
   tree of slots by its path or a pattern, with its power, e.g.
   `{opt_state/1/0/mu: {power: -1}, opt_state/1/0/nu: {power: -2, even: true}}`. The slots of one state are said together
-  or not at all.
+  or not at all. What is said is followed, or refused where it cannot be: of a part of a tree that is known as a whole.
 
 A field of `slots:` is the node that mirrors the params, and says of it:
 
