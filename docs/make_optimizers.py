@@ -75,7 +75,8 @@ is worse than none. Optimizers without second moments have nothing to warm: thei
 checkpoint takes the twins there with the params, where it has all of them, of the same kind, and under a clock that
 agrees: the next steps must be those that the donor itself would take, within a tenth. That holds for step counts within
 a tenth of each other whatever the settings, and for counts from about 3,500 on for decays of up to 0.999; the preview
-names the decay. Else the twins restart and the preview says why; an explicit `transform` is refused. `replace` that
+names the decay. Params of the very same checkpoint (`--from` another layer) need no kind to be known: their slots are
+of one state. Else the twins restart and the preview says why; an explicit `transform` is refused. `replace` that
 names the count as well (`params` and `opt_state/0/count`) takes both. `reset-optimizer` takes no policy.
 
 A state is of the params whose names and shapes it has. Where several have them (an average, a target, a network just
