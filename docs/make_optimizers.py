@@ -75,7 +75,8 @@ is worse than none. Optimizers without second moments have nothing to warm: thei
 checkpoint takes the twins there with the params, where it has all of them, of the same kind, and under a clock that
 agrees: the next steps must be those that the donor itself would take, within a tenth. That holds for step counts within
 a tenth of each other whatever the settings, and for counts from about 3,500 on for decays of up to 0.999; the preview
-names the decay. Else the twins restart and the preview says why; an explicit `transform` is refused. `replace` that
+names the decay. Params of the very same checkpoint (`--from` another layer) need no kind to be known: their slots are
+of one state. Else the twins restart and the preview says why; an explicit `transform` is refused. `replace` that
 names the count as well (`params` and `opt_state/0/count`) takes both. `reset-optimizer` takes no policy.
 
 A state is of the params whose names and shapes it has. Where several have them (an average, a target, a network just
@@ -94,6 +95,12 @@ is just like one network in them, and no other. An average of a single layer wit
 what stands in other items stays as it is. Named with the params, a `reinit` draws other values for them, as every path
 has its own. For
 equal ones, in the same plan after the `reinit` of the params: `delete` the copy, and `copy` the params to its place.
+
+Metadata do not tell such a copy from a moment that a script's own optimizer keeps outside of `opt_state` (`m` and `v`
+beside `params`). A name does whose words all say params, an average or a target (`ema`, `target_params`,
+`teacher/params`). Any other tree like the params is taken for a copy, and where an edit puts values into it that were
+not there (`pad`, `resize`, `interpolate-positions`, `add`, `reinit` to another shape), preview and record name that as
+assumed; squares could become negative. `slots:` says that it holds moments: they then follow as those in `opt_state`.
 
 Behind a trust ratio, the scale of a param or another norm of a whole leaf (LARS, Adafactor's momentum, NovoGrad), a
 power holds for one factor of the leaf. Arrays of factors, and `normalize` along an `axis`, keep such slots with a note.
@@ -116,11 +123,11 @@ Adam has no state, so that on disk a clip looks like a trust ratio or a sign. Fo
   is read, and no code is evaluated.
 - `--like-init FILE.py:FUNCTION`: the training script's own optimizer is tried out on tiny params. The function returns
   a `TrainState`, an `nnx.Optimizer`, or a dict with `tx` in it; an `nnx.state(...)` does not hold the optimizer.
-- `slots:` in a plan, for states that no optax factory made, and for accumulators behind one, as in
+- `slots:` in a plan, for states that no optax factory made, wherever they stand, and for accumulators behind one, as in
   `chain(adam(...), ema(0.9))`, where `{opt_state/1/ema: {power: 0}}` is right unless a trust ratio stands between. Each
   tree of slots by its path or a pattern, with its power, e.g.
   `{opt_state/1/0/mu: {power: -1}, opt_state/1/0/nu: {power: -2, even: true}}`. The slots of one state are said together
-  or not at all.
+  or not at all. What is said is followed, or refused where it cannot be: of a part of a tree that is known as a whole.
 
 A field of `slots:` is the node that mirrors the params, and says of it:
 

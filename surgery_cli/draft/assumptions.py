@@ -8,7 +8,8 @@ from typing import Final
 
 import msgspec
 
-from surgery_cli.draft.placeholders import KIND
+from surgery_cli.draft.placeholders import KIND, slots_line
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import listed
 
 ADAM_FAMILY: Final = "Adam's family"
@@ -128,6 +129,20 @@ def same_kind_as(
         f"one of the same kind as in '{source}'",
         (f"of another ({listed(names)} keep states of the same names and shapes)",),
         settled_by,
+    )
+
+
+def copy_of(params: LeafPath, node: LeafPath) -> Assumption:
+    """A tree like the params stands beside the optimizer state, and an edit of them gives it new values.
+
+    >>> copy_of(LeafPath(("params",)), LeafPath(("v",))).sentence("v").partition(":")[0]
+    "'v' is taken for a copy of 'params', which is not proved"
+    """
+    return Assumption(
+        f"a copy of '{params}'",
+        ("a moment of an optimizer",),
+        f"add {slots_line(node, power='K')} to the plan, with its power K: -1 holds gradients, -2 their squares"
+        " (say `even: true` as well)",
     )
 
 

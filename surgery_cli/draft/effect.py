@@ -158,6 +158,21 @@ def may_be_negative(effect: Effect) -> bool:
             return False
 
 
+def moves_alone(effect: Effect) -> bool:
+    """True if every element is one that was there before, whatever the elements are.
+
+    >>> moves_alone(Rearranges()), moves_alone(Sets(0.0)), moves_alone(Resamples())
+    (True, False, False)
+    """
+    match effect:
+        case Keeps():
+            return True
+        case Rearranges(map=by):
+            return by is None or by.grows is None
+        case _:
+            return False
+
+
 def constant_after(effect: Effect, before: float | None) -> float | None:
     """The one number that every element is afterwards; ``before`` is what every element was, where that is known.
 

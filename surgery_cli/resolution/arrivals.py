@@ -129,7 +129,10 @@ class Arrivals:
         for slot in found.slots.values() if found else ():
             own = _slot_at_home(slot.path, draft, known)
             param = slot.param if slot.in_optimizer and slot.param in draft.leaves else None
-            if own is not None and not slot.in_optimizer:
+            is_elsewhere = (
+                own is not None and own.node != slot.node
+            )  # of others, the record keeps a word
+            if own is not None and is_elsewhere and not slot.in_optimizer:
                 misread.setdefault(slot.node, (own, f"a copy of '{slot.root}', and edit it so"))
             elif param and (own := _slot_at_home(param, draft, known)) is not None:
                 said = f"the params of '{slot.node}', which does not follow its own then"

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from surgery_cli.draft.assumptions import Assumption
-from surgery_cli.draft.effect import Effect, Masks, Rearranges
+from surgery_cli.draft.effect import Effect, Keeps, Masks, Rearranges, moves_alone
 from surgery_cli.draft.recipe import Draft, EditOutcome, Output
 from surgery_cli.draft.slots import Slot
 from surgery_cli.tree.paths import LeafPath
@@ -52,8 +52,12 @@ def with_outcome(
             arrived = "copied" if id(recipe) in staying else "moved"
             twins[(arrived if is_old else recipe.policy) or "moved"] += 1
         if not is_old:
-            taken = _assumption(after.slots[path], recipe.policy, effect)
-            assumed |= {} if taken is None else {(after.slots[path].state, taken): None}
+            slot = after.slots[path]
+            if slot.in_optimizer:
+                node, taken = slot.state, _assumption(slot, recipe.policy, effect)
+            else:
+                node, taken = slot.node, None if path in chosen else _of_copy(slot, recipe)
+            assumed |= {} if taken is None else {(node, taken): None}
     if effect is None:  # else they are a part of others
         twins["deleted"] = len(_gone(before, after) - chosen)
     told = {policy: n for policy, n in twins.items() if n}
@@ -85,6 +89,15 @@ def said_of(note: str, named: Collection[LeafPath] | None) -> Iterator[Remark]:
 def _has_new_values(leaf: Output, old: Output) -> bool:
     """True if edits gave the leaf other values; where they come to nothing, it is what it was."""
     return leaf.edits is not old.edits and leaf.recipe is not old.recipe
+
+
+def _of_copy(slot: Slot, leaf: Output) -> Assumption | None:
+    """What a tree beside the optimizer state is taken for that was edited like its params: other values tell."""
+    last = next(
+        (one.effect for one in reversed(leaf.edits) if not isinstance(one.effect, Keeps)), None
+    )
+    is_same = leaf.policy != "carried" or (last is not None and moves_alone(last))
+    return None if is_same else slot.assumed
 
 
 def _assumption(slot: Slot, policy: str, effect: Effect | None) -> Assumption | None:

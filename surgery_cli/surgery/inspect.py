@@ -30,6 +30,7 @@ from surgery_cli.surgery.layout import layout_reads
 from surgery_cli.surgery.leaf_names import Names, containers_of, document_names, named_leaves
 from surgery_cli.surgery.look_memory import Look, Looks, planned_looks
 from surgery_cli.surgery.notes import link_notes, opened_notes
+from surgery_cli.surgery.open_ends import open_ends
 from surgery_cli.tree.dtypes import is_complex, is_floating
 from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath
@@ -70,7 +71,7 @@ def inspect(
     chosen = in_listed_order(path for path in tree if path in named)
     surveyed = survey(tree, params=params)
     rows = [_row(checkpoint, path, surveyed, names) for path in chosen]
-    notes = _notes(checkpoint) + (_questions(surveyed) if optimizer else [])
+    notes = _notes(checkpoint) + (open_ends(surveyed) if optimizer else [])
     if stats or only or digests:
         looks = planned_looks(_looks(checkpoint, chosen, names), memory_bytes, say)
         _add_values(rows, checkpoint, looks, stats or bool(only), digests, listener)
@@ -155,12 +156,6 @@ def _states(surveyed: OptimizerSurvey, named: Collection[LeafPath]) -> list[repo
             )
         found[owner].slots[slot.name] = found[owner].slots.get(slot.name, 0) + 1
     return list(found.values())
-
-
-def _questions(surveyed: OptimizerSurvey) -> list[Note]:
-    """What an edit of params would need to be told first."""
-    said = (". ".join(filter(None, (p.what, p.why, p.fix))) for p in surveyed.questions)
-    return [Remark(DocsPage.OPTIMIZERS, text) for text in said]
 
 
 def _looks(

@@ -25,7 +25,9 @@ Pairs = Sequence[tuple[LeafPath, LeafPath]]
 def with_record(checkpoint: Checkpoint, found: OptimizerSurvey) -> OptimizerSurvey:
     """The survey with what the checkpoint's own record tells of slots of which the metadata do not tell all."""
     if all(
-        slot.is_settled and (slot.fresh is not None or slot.takes_param or slot.relation == "hole")
+        slot.in_optimizer
+        and slot.is_settled
+        and (slot.fresh is not None or slot.takes_param or slot.relation == "hole")
         for slot in found.slots.values()
     ):
         return found

@@ -292,6 +292,7 @@ def example_on(
     first: Callable[[Any], Any] | None = None,
     layers: int = 2,
     optimizer_kind: str | None = None,
+    slots: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> tuple[Draft, dict[str, Any]]:
     """The draft that an operation's example makes of a checkpoint, and the sources it reads.
@@ -305,7 +306,8 @@ def example_on(
     edits = [*BEFORE.get(edits[-1]["op"], []), *edits]
     if first is not None:
         edits.insert(0, {"op": "map", "at": "params", "with": "edit.py:first"})
-    told = {} if optimizer_kind is None else {"optimizer_kind": optimizer_kind}
+    told: dict[str, Any] = {} if optimizer_kind is None else {"optimizer_kind": optimizer_kind}
+    told |= {} if slots is None else {"slots": dict(slots)}
     plan = plan_from_document({"edits": edits, **told})
     functions = {"first": first, "halve": lambda array: 2 * array + 1}
     sources = {

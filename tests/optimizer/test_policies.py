@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -40,6 +41,7 @@ class Donor:
     """A source that is only a tree."""
 
     fingerprint = "donor"
+    places = frozenset({"/donor"})
 
     def __init__(self, tree: TreeSpec) -> None:
         self.tree = tree
@@ -49,6 +51,7 @@ class Room:
     """A scene with one donor."""
 
     seed = 3
+    source = SimpleNamespace(places=frozenset({"/source"}))
 
     def __init__(self, donor: TreeSpec | None = None) -> None:
         self.donor = donor

@@ -14,7 +14,7 @@ from surgery_cli.optimizer.detect.mirrors import Branch, Node, path_of
 from surgery_cli.optimizer.detect.namesakes import namesakes
 from surgery_cli.optimizer.detect.slot_hints import SlotHint
 from surgery_cli.optimizer.detect.states import looks_like_state
-from surgery_cli.optimizer.detect.trained import named_as, trees_and_states
+from surgery_cli.optimizer.detect.trained import is_said, named_as, trees_and_states
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 
@@ -43,7 +43,8 @@ class Networks:
         """``roots``: where params are known to stand, as the user said or by their names; ``hints``: of states."""
         self._tree, self._hints, self._are_said = tree, hints, are_said
         self._roots = [path_of(root) for root in roots]
-        self.trees, self.states = trees_and_states(top, roots)
+        trees, self.states = trees_and_states(top, roots)
+        self.trees = [one for one in trees if one in roots or not is_said(one, hints)]
         self._owners: dict[LeafPath, Owners] = {}
         self._undecided: dict[LeafPath, list[LeafPath]] = {}
         """The trees that a copy may be one of, where nothing tells which."""

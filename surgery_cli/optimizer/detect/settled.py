@@ -89,9 +89,12 @@ def recalled(
     by_field = {(one.node, one.name): one for one in known}
 
     def told(slot: Slot) -> Slot:
-        one = by_field.get((spelled(slot.node), slot.name))
+        name = slot.name if slot.in_optimizer else str(slot.node[-1])
+        one = by_field.get((spelled(slot.node), name))
         if one is None or slot.relation == "hole":
             return slot
+        if not slot.in_optimizer:  # a word alone tells slots from a copy of the params
+            return _told_apart(slot, one) if one.by == "word" else slot
         if slot.is_settled:
             if slot.fresh is not None or one.fresh is None or one.by != "word":
                 return slot
@@ -111,6 +114,19 @@ def recalled(
     if not by_field:
         return survey
     return _with(survey, {path: told(slot) for path, slot in survey.slots.items()})
+
+
+def _told_apart(copy: Slot, one: Settled) -> Slot:
+    """What metadata take for a copy of the params beside the optimizer state, as the slot that somebody said it is."""
+    return copy.settled(
+        **_known_of(one),
+        name=one.name,
+        optimizer="",
+        in_optimizer=True,
+        takes_param=one.is_params_like,
+        known_by="record",
+        kinds=one.kinds,
+    )
 
 
 def judged(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
+from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.knowledge.kinds import Field
 from surgery_cli.tree.nearness import suggested
@@ -94,6 +95,39 @@ def hints_from(
                 field="slots",
             ) from None
     return found
+
+
+def refuse_unobeyed(
+    hints: Mapping[str, SlotHint], slots: Iterable[Slot], questions: Collection[str]
+) -> None:
+    """See that ``slots`` are what the user says; ``questions``: the paths of which something is asked anyway.
+
+    Raises:
+        PlanError: an entry says what a node is, or that it is no twin, and its leaves were found to be something else.
+    """
+    said = {node for node, hint in hints.items() if hint.ignore or hint.field is not None}
+    said = {node for node in said if not any(_is_one_in_other(node, other) for other in questions)}
+    if not said:
+        return
+    found = [slot for slot in slots if slot.relation != "hole"]
+    told = {str(node) for node in {slot.node for slot in found if slot.is_told}}
+    for node in said - told if found else ():
+        around = next((str(s.node) for s in found if _is_one_in_other(node, str(s.path))), None)
+        if around is not None or not hints[node].ignore:
+            raise PlanError(
+                f"`slots:` says something of '{node}' that cannot be followed",
+                why=f"its leaves are slots of '{around}'"
+                if around is not None
+                else "no leaf of it is known to be a twin of a param",
+                fix=f"say it of '{around}' as a whole"
+                if around not in (None, node)
+                else "see `surgery inspect --optimizer` for what each slot is of, and leave that entry out",
+                field="slots",
+            )
+
+
+def _is_one_in_other(one: str, other: str) -> bool:
+    return f"{other}/".startswith(f"{one}/") or f"{one}/".startswith(f"{other}/")
 
 
 def _named_nodes(text: str, tree: TreeSpec, known: Mapping[str, str]) -> list[str]:

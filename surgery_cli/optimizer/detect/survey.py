@@ -14,7 +14,7 @@ from surgery_cli.optimizer.detect.groups import Unsure
 from surgery_cli.optimizer.detect.mirrors import Branch, Mirror, Node, branches, path_of
 from surgery_cli.optimizer.detect.networks import Networks
 from surgery_cli.optimizer.detect.params_root import fast_and_slow, is_optimizer_name, scopes
-from surgery_cli.optimizer.detect.slot_hints import SlotHint, hints_from
+from surgery_cli.optimizer.detect.slot_hints import SlotHint, hints_from, refuse_unobeyed
 from surgery_cli.optimizer.detect.stated_kind import NamedKinds
 from surgery_cli.optimizer.detect.untrained import copies_of_trained
 from surgery_cli.optimizer.detect.walk import Signal, Walk
@@ -144,6 +144,7 @@ def survey(
     if not walks and not asked:
         found.open_questions.extend(_where_params_stand(top, found.family))
     named.raise_if_unused(found.family)
+    refuse_unobeyed(hints, found.slots.values(), [one.path or "" for one in found.questions])
     return msgspec.structs.replace(
         found,
         params_roots=tuple(dict.fromkeys(roots)),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from surgery_cli.optimizer.detect.copies import arrays_of
 from surgery_cli.optimizer.detect.mirrors import Branch, Node, path_of
 from surgery_cli.optimizer.detect.params_root import descents, is_optimizer_name, params_child
+from surgery_cli.optimizer.detect.slot_hints import SlotHint
 from surgery_cli.optimizer.detect.states import looks_like_chain, looks_like_state
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
@@ -23,6 +24,14 @@ def trees_and_states(top: Branch, roots: Sequence[Branch]) -> tuple[list[Branch]
     if isinstance(top, Node) and all(paths):
         _sort_out(top, others, states)
     return [*roots, *(tree for one in others for tree in _besides(one, paths))], states
+
+
+def is_said(tree: Branch, hints: Mapping[str, SlotHint]) -> bool:
+    """True for what the user says to be slots, or nobody's twin: it is neither trained nor a copy of what is."""
+    path = path_of(tree)
+    above = (hints.get(str(LeafPath(path[:depth]))) for depth in range(1, len(path)))
+    own = any(str(path_of(node)) in hints for node in descents(tree))
+    return own or any(hint is not None and hint.ignore for hint in above)
 
 
 def named_as(left: Sequence[LeafPath], trees: Sequence[Branch], tree: TreeSpec) -> set[LeafPath]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from surgery_cli.draft.slots import Slot
+from surgery_cli.optimizer.detect.beside import copy_beside
 from surgery_cli.optimizer.detect.common_names import likeness
 from surgery_cli.optimizer.detect.findings import Findings
 from surgery_cli.optimizer.detect.groups import Signal
 from surgery_cli.optimizer.detect.mirrors import Branch, Mirror, Node, Shapes, mirror, path_of
 from surgery_cli.optimizer.detect.params_root import descents
-from surgery_cli.optimizer.knowledge.kinds import BESIDE
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 
@@ -41,7 +41,13 @@ def copies_of_trained(
         best = [fit for fit in fits if shared[fit.root] == max(shared.values())]
         if len(best) == 1:
             name = next((str(key) for key in reversed(copy.path) if key != "params"), "copy")
-            found.add(best[0], name, BESIDE, Signal(1), "copy", in_optimizer=False)
+            left = [
+                pair for pair in best[0].pairs if pair.leaf not in slots
+            ]  # the user's word has it
+            field = copy_beside(best[0])
+            found.add(
+                best[0]._replace(pairs=left), name, field, Signal(1), "copy", in_optimizer=False
+            )
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from surgery_cli.optimizer.detect.beside import copy_beside
 from surgery_cli.optimizer.detect.findings import Findings
 from surgery_cli.optimizer.detect.groups import Behind, Signal
 from surgery_cli.optimizer.detect.mirrors import Branch, Mirror, Node, path_of
@@ -12,7 +13,7 @@ from surgery_cli.optimizer.detect.params_root import is_optimizer_name, is_step
 from surgery_cli.optimizer.detect.slot_hints import SlotHint
 from surgery_cli.optimizer.detect.stated_kind import NamedKinds
 from surgery_cli.optimizer.detect.states import States, looks_like_chain
-from surgery_cli.optimizer.knowledge.kinds import BESIDE, Kind
+from surgery_cli.optimizer.knowledge.kinds import Kind
 from surgery_cli.tree.dtypes import is_integer
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, TreeSpec
@@ -165,7 +166,8 @@ class Walk:
             group = self.found.add(match, name, None, Signal(None), "unknown")
             group.hint = self.matching.hint(node)
         else:
-            self.found.add(match, name, BESIDE, Signal(1), "copy", in_optimizer=False)
+            field = copy_beside(match)
+            self.found.add(match, name, field, Signal(1), "copy", in_optimizer=False)
         return True
 
     def _hinted(self, branch: Branch, hint: SlotHint, signal: Signal) -> Signal:

@@ -13,7 +13,7 @@ from surgery_cli.draft.effect import Keeps
 from surgery_cli.draft.expression import LeafRef, Stored
 from surgery_cli.draft.kernels.convert import converted
 from surgery_cli.draft.placeholders import FACTORY
-from surgery_cli.draft.recipe import Draft, Edited, Output
+from surgery_cli.draft.recipe import SOURCE, Draft, Edited, Output
 from surgery_cli.draft.slots import Clock, Slot
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.follow.clock_agreement import Clocked
@@ -120,6 +120,8 @@ class Donors:
     def _of_another_kind(self, pairs: Sequence[tuple[Slot, Slot]], donor: str, draft: Draft) -> str:
         """Why some slots are not known to hold the same as those of the donor; values are read only for this."""
         for slot, other in pairs:
+            if self._are_of_one_field(slot, other, donor, draft):
+                continue
             ours = self.told(slot, draft.leaves[slot.path].home)
             theirs = self.told(other, LeafRef(donor, other.path))
             if ours.power is None or theirs.power is None:
@@ -128,6 +130,16 @@ class Donors:
             if ours.meaning != theirs.meaning or (all(kinds) and kinds[0].isdisjoint(kinds[1])):
                 return f"'{other.node}' there is of another kind than '{slot.node}' here"
         return ""
+
+    def _are_of_one_field(self, slot: Slot, other: Slot, donor: str, draft: Draft) -> bool:
+        """True if the donor is the checkpoint that is edited, and both stand in one field there: whatever it holds."""
+        output, source = draft.leaves[slot.path], self._scene.source
+        if output.edits or output.home is None or output.home.source != SOURCE:
+            return False
+        if not source.places or source.places != self._scene.open(donor)[1].places:
+            return False
+        own = self._scene.survey_of(donor).slots.get(output.home.path)
+        return own is not None and (own.node, own.name) == (other.node, other.name)
 
     def _unsaid(self, ours: Slot, theirs: Slot, donor: str) -> str:
         """On which side the kind is not known, and how to say it: options speak of the checkpoint that is edited."""
@@ -159,7 +171,8 @@ class Donors:
             ours = self.told(slot, draft.leaves[slot.path].home)
             theirs = self.told(other, LeafRef(donor, other.path))
             kinds = {*ours.kinds, *theirs.kinds}
-            new = same_kind_as(donor, sorted(kinds)) if len(kinds) > 1 else None
+            is_one = len(kinds) < 2 or self._are_of_one_field(slot, other, donor, draft)
+            new = None if is_one else same_kind_as(donor, sorted(kinds))
             every = (found.get(slot.state), ours.donor_assumed, theirs.donor_assumed, new)
             if (taken := together(every)) is not None:
                 found[slot.state] = taken

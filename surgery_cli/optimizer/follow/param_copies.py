@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from surgery_cli.draft.effect import Draws, Effect
+from surgery_cli.draft.placeholders import slots_line
 from surgery_cli.draft.slots import Slot
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.advice import InPlan, worded
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
 
@@ -30,11 +32,18 @@ class Beside:
             how = "name them to edit them, too"
             if self._is_drawn:
                 how = f"named as well, they would draw other values; {_copying(self._alone)}"
+            moment = next((node for node, copy in self._alone.items() if copy.assumed), None)
+            if moment is not None:
+                line = InPlan(slots_line(moment, power="K"))
+                how = worded("{}; a moment of an optimizer follows if you add {}", how, line)
             found.append(
                 Consequence(
                     DocsPage.OPTIMIZERS,
-                    "copies of the edited params beside the optimizer state keep their values:"
-                    f" {_nodes(self._alone)} ({how})",
+                    worded(
+                        "copies of the edited params beside the optimizer state keep their values: {} ({})",
+                        _nodes(self._alone),
+                        how,
+                    ),
                 )
             )
         if self._named and self._is_drawn:
