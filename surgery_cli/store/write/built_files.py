@@ -154,7 +154,7 @@ def raise_of_built(directory: Path, error: BaseException | None) -> None:
     Raises:
         RemovedError: ``error`` is of that kind, or something else was put in the place of a file of it.
     """
-    for one in _with_causes(error):
+    for one in _with_causes(error) if isinstance(error, ServiceFails | OSError) else ():
         if isinstance(one, Replaced) and path_at(one.filename).is_relative_to(directory):
             raise written_to([path_at(one.filename)], []) from error
     if not isinstance(error, CheckpointError) or isinstance(error, LimitError | ServiceFails):
