@@ -45,7 +45,7 @@ from surgery_cli.surgery.many_hosts import Company, be_patient, ending_others_fi
 from surgery_cli.surgery.memory import bytes_to_use, memory_notes
 from surgery_cli.surgery.preparation import Prepared, effective, prepare
 from surgery_cli.surgery.previews import preview_notes, previewed
-from surgery_cli.surgery.record_beside import stale_record
+from surgery_cli.surgery.record_beside import stale_notes, stale_record
 from surgery_cli.surgery.resumption import finished_before, resumption_of
 from surgery_cli.surgery.run import Run
 from surgery_cli.surgery.same_run import check_new_step, into_run, refuse_another_run
@@ -245,7 +245,7 @@ def _ready(
     removed = remove_dead(target, stale=options.stale) if is_to_go else []
     notes = preview_notes(prepared, destination, options)
     notes += config_notes(prepared.checkpoint, plan)
-    notes += undone_out_of_order(prepared.checkpoint, plan)
+    notes += [*undone_out_of_order(prepared.checkpoint, plan), *stale_notes(stale)]
     for note in memory_notes(prepared.needs, options.memory_bytes):
         say(str(note))  # nothing has been read; the report says it as well
     notes += [

@@ -18,7 +18,7 @@ from surgery_cli.surgery.gate import check_probe
 from surgery_cli.surgery.many_hosts import shares_note
 from surgery_cli.surgery.preparation import effective, prepare
 from surgery_cli.surgery.previews import preview_notes, previewed
-from surgery_cli.surgery.record_beside import stale_record
+from surgery_cli.surgery.record_beside import stale_notes, stale_record
 from surgery_cli.surgery.resumption import finished_before, resumption_of
 from surgery_cli.surgery.same_run import check_new_step, into_run
 from surgery_cli.surgery.source_and_destination import check_target, path_of
@@ -57,6 +57,7 @@ def plan(
     with reading(path_at(source)):
         prepared = prepare(source, plan, options, say)
     check_expected(prepared, options)
+    stale = None
     if target is not None:
         check_called(target, plan)
         done = finished_before(target, prepared, plan, options)
@@ -66,7 +67,7 @@ def plan(
             prepared = with_metrics_or_not(target, prepared, options)
             resumed = resumption_of(target, prepared, plan, options)
             check_target(target, prepared, force=options.force, built=resumed.built)
-            stale_record(target, prepared, built=resumed.built, resumes=options.resume)
+            stale = stale_record(target, prepared, built=resumed.built, resumes=options.resume)
             check_new_step(target, prepared)
     with reading(path_at(source)):
         estimate = costs(prepared, options, target, before)
@@ -74,7 +75,7 @@ def plan(
         check_space(target, estimate.bytes_written + estimate.bytes_copied, prepared, options)
     notes = preview_notes(prepared, destination, options)
     notes += config_notes(prepared.checkpoint, plan)
-    notes += undone_out_of_order(prepared.checkpoint, plan)
+    notes += [*undone_out_of_order(prepared.checkpoint, plan), *stale_notes(stale)]
     if options.probe is not None:
         said = f"the probe of {options.probe} runs on the result, once that is written"
         notes.append(Remark(DocsPage.PROBE_BEFORE_COMMIT, said))

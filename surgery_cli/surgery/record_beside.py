@@ -16,6 +16,8 @@ from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.store.write.commit_marks import companion_of, is_record
 from surgery_cli.store.write.item_plan import is_converted
 from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.words.notes import Note, Remark
+from surgery_cli.words.pages import DocsPage
 
 
 def stale_record(
@@ -44,9 +46,19 @@ def stale_record(
         f"'{record}' exists, where the record of the result would stand",
         why=f"it is no record of '{target}' as that stands there, so that nothing would replace it"
         if is_there
-        else "it is no record that `surgery` has written, or of what stood there before, and `--resume` replaces none",
+        else "it is of what stood there before, and `--resume` replaces none"
+        if is_record(record)
+        else "it is no record that `surgery` has written",
         fix=f"name another destination, or {mend}",
     )
+
+
+def stale_notes(stale: Path | None) -> list[Note]:
+    """What is said where the record of a file that is gone makes way."""
+    if stale is None:
+        return []
+    said = f"the record '{stale}' is replaced, of a file that stood beside it"
+    return [Remark(DocsPage.HOW_IT_WRITES, said)]
 
 
 def _is_of(record: Path, target: Path) -> bool:

@@ -12,6 +12,9 @@ _NUMBER: Final = re.compile(
 """A number that stands for itself: no part of a name, a shape, a bound as `0.1..100`, or a digest."""
 
 
+_RANGE: Final = re.compile(r"\d to -?\d")
+
+
 def numberless(text: str) -> str:
     """The text with a mark in the place of every measured number; names, shapes and bounds stay.
 
@@ -28,7 +31,7 @@ def spanned(texts: Sequence[str]) -> list[str]:
     ('`0.08469 to 0.2595`', '3 to 7 of 10 differ')
     """
     numbers = [_NUMBER.findall(text) for text in texts]
-    if len({len(row) for row in numbers}) > 1:
+    if len({len(row) for row in numbers}) > 1 or any(map(_RANGE.search, texts)):
         return list(texts)
     spans = [_span(sorted(column, key=_value)) for column in zip(*numbers, strict=True)]
 

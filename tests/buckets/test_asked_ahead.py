@@ -226,3 +226,23 @@ def test_what_tensorstore_says_of_its_credentials_is_not_said(command, bucket, t
     program = [sys.executable, "-m", "surgery_cli", *command, "gs://bkt/ck"]
     done = subprocess.run(program, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_nor_by_another_thread_that_asks_at_the_same_time(bucket, tmp_path):
+    """Whoever comes second waits for the first answer: theirs was the first request otherwise, and said so."""
+    uploaded(bucket, saved(tmp_path / "ck"), "gs://bkt/ck")
+    program = (
+        "import threading, tensorstore as ts\n"
+        "from surgery_cli.inputs.buckets import BucketPath\n"
+        "from surgery_cli.store import filesystem\n"
+        "def ask():\n"
+        "    spec = filesystem.kvstore(BucketPath('gs://bkt/ck'))\n"
+        "    ts.KvStore.open(spec).result().read('_METADATA').result()\n"
+        "threads = [threading.Thread(target=ask) for _ in range(16)]\n"
+        "[t.start() for t in threads]\n"
+        "[t.join() for t in threads]\n"
+    )
+    for _ in range(3):
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")

@@ -72,8 +72,10 @@ def test_the_record_of_what_was_removed_makes_way(service, source, surgery, tmp_
         service.remove(f"new.{form}")
     else:
         (tmp_path / f"new.{form}").unlink()
-    again = surgery("export", source, new, "--to", form)
-    assert not again.code, again.err
+    for more in (("--dry-run",), ()):
+        again = surgery("export", source, new, "--to", form, *more)
+        assert not again.code, again.err
+        assert f"new.{form}.surgery.json' is replaced" in again.out
     assert surgery("verify", new).code == 0
 
 

@@ -15,13 +15,13 @@ from surgery_cli.tree.paths import LeafPath
 
 OF_PARAMS: Final = frozenset(
     {"param", "params", "model", "models", "variables", "weights", "network", "net"}
-    | {"ema", "polyak", "swa", "target", "teacher", "student"}
+    | {"averaged", "ema", "polyak", "shadow", "swa", "target", "teacher", "student"}
 )
 """Words of which a name with one says that what stands there are params."""
 
 WHICH: Final = frozenset(
-    {"average", "averaged", "avg", "best", "copy", "fast", "frozen", "init", "initial", "old"}
-    | {"online", "reference", "slow"}
+    {"average", "avg", "base", "best", "copy", "fast", "frozen", "init", "initial", "old"}
+    | {"online", "pretrained", "prev", "previous", "reference", "slow"}
 )
 """Words that say no more than which params these are."""
 
@@ -41,11 +41,15 @@ def is_named_as_params(node: LeafPath, root: LeafPath) -> bool:
     """True if all words by which the paths differ say that the node, too, has params, as those at ``root`` are.
 
     >>> of = LeafPath(("params", "critic"))
-    >>> [is_named_as_params(LeafPath((name,)), of) for name in ("ema", "target_critic_params", "exp_avg", "v")]
+    >>> [is_named_as_params(LeafPath((name,)), of) for name in ("ema_0.999", "target_critic_params", "exp_avg", "v")]
     [True, True, False, False]
     """
     pairs = zip(node, root, strict=False)
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    words = {word for key in node[shared:] for word in words_of(key)}
+    words = {word for key in node[shared:] for word in words_of(key) if not _is_number(word)}
     own = {word for key in root for word in words_of(key)}
     return bool(words & OF_PARAMS) and words <= OF_PARAMS | WHICH | own
+
+
+def _is_number(word: str) -> bool:
+    return word.replace(".", "").isdigit()

@@ -16,33 +16,44 @@ from typing import Any, Final
 _SAID_BY: Final = b"google_auth_provider.cc"
 _ERRORS: Final = 2
 
-_lock = threading.Lock()
-_has_started: Final[list[bool]] = []
+_lock = threading.RLock()
+_begun: Final[list[bool]] = []
+"""Read by whoever has the lock: then it is this thread that is at it, or it is over."""
+_is_over: Final[list[bool]] = []
 
 
 def asked_quietly(ask: Callable[[], Any]) -> Any:
-    """The future that ``ask`` gives, of something in ``gs://``; of the first request the answer is there."""
-    if _has_started:
+    """The future that ``ask`` gives, of something in ``gs://``; of the first request the answer is there.
+
+    Others wait for that: theirs would be the first otherwise, while nothing is held back.
+    """
+    if _is_over:
         return ask()
     with _lock:
-        if _has_started:
+        if _begun:
             return ask()
-        _has_started.append(True)
+        _begun.append(True)
         with without_lines(_SAID_BY):
-            future = ask()
-            with suppress(ValueError, OSError):  # who asked is told
-                future.result()
+            try:
+                future = ask()
+                with suppress(ValueError, OSError):  # who asked is told
+                    future.result()
+            finally:
+                _is_over.append(True)
         return future
 
 
 def start_quietly(spec: dict[str, Any]) -> None:
     """Let the driver find its credentials, if it has not; ``spec`` is of a folder in a bucket."""
-    if _has_started:
+    if _is_over:
         return
-    import tensorstore as ts
+    with _lock:
+        if _begun:
+            return
+        import tensorstore as ts
 
-    context = ts.Context({"gcs_request_retries": {"max_retries": 1}})
-    asked_quietly(lambda: ts.KvStore.open(spec, context=context).result().read(".surgery"))
+        context = ts.Context({"gcs_request_retries": {"max_retries": 1}})
+        asked_quietly(lambda: ts.KvStore.open(spec, context=context).result().read(".surgery"))
 
 
 @contextmanager
