@@ -170,6 +170,7 @@ class Guard:
     def removed(self, path: BucketPath) -> None:
         """An object is gone: what is made there next comes in the place of nothing."""
         self._ours.pop(path.key, None)
+        self._unsure.pop(path.key, None)
         self._asked.discard(path.key)
 
     def made(self, path: BucketPath) -> StoredObject | None:
