@@ -12,7 +12,7 @@ from surgery_cli.proof.shards import shard_faults
 from surgery_cli.store import filesystem
 from surgery_cli.store.open.contradictions import contradictions
 from surgery_cli.store.open.item import PytreeItem
-from surgery_cli.store.orbax.btree import MANIFEST
+from surgery_cli.store.orbax.btree_nodes import MANIFEST
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.orbax.process_databases import of_another_save
 from surgery_cli.store.orbax.sidecars import (

@@ -14,13 +14,8 @@ from surgery_cli.salvage.states import Route
 from surgery_cli.salvage.values import Values
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.holes import data_ranges
-from surgery_cli.store.orbax.btree import (
-    DATA_FOLDERS,
-    DONOR_PREFIX,
-    MANIFEST,
-    PROCESS_PREFIX,
-    extent,
-)
+from surgery_cli.store.orbax.btree import DATA_FOLDERS, DONOR_PREFIX, PROCESS_PREFIX, extent
+from surgery_cli.store.orbax.btree_nodes import MANIFEST
 from surgery_cli.store.orbax.sidecars import METADATA
 from surgery_cli.store.orbax.stored_values import NOT_RENAMED, FileRange, StoredValue
 

@@ -22,7 +22,8 @@ from surgery_cli.store.filesystem.protocol import Entry
 from surgery_cli.store.locate.items import STEP_METADATA, item_handlers
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.locate.steps import find_steps
-from surgery_cli.store.orbax.btree import MANIFEST, PROCESS_PREFIX
+from surgery_cli.store.orbax.btree import PROCESS_PREFIX
+from surgery_cli.store.orbax.btree_nodes import MANIFEST
 from surgery_cli.store.orbax.sidecars import METADATA
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
 from surgery_cli.words.lists import quoted

@@ -18,7 +18,7 @@ from surgery_cli.store.filesystem.listing import files_below
 from surgery_cli.store.filesystem.request_counts import Requests
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
-from surgery_cli.store.orbax.btree import MANIFEST
+from surgery_cli.store.orbax.btree_nodes import MANIFEST
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS, METADATA, SHARDING, STRINGS
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES

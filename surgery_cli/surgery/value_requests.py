@@ -33,8 +33,8 @@ from surgery_cli.surgery.expected_reads import array_of, reads_expected
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.request_tally import PIECE_BYTES, Tally, parts
 
-_TO_OPEN: Final = 2
-"""Requests with which TensorStore opens a database: its manifest, and the tree's node."""
+_TO_OPEN: Final = 1
+"""Requests with which TensorStore opens a database: the tree's node. The manifest it is given."""
 
 _DOCUMENT_BYTES: Final = 200
 """What a small document takes that says how an array is stored."""

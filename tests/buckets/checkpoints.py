@@ -50,3 +50,8 @@ def inventoried(built):
     stood = versions_of(destination.parent, objects_at(destination)) | {"gone": 1}
     take_inventory(built, without_marks(objects_at(built)), stood)
     filesystem.forget(built)
+
+
+def below(service, begin="new/"):
+    """What stands below a name in the bucket of the tests; may be asked within the server."""
+    return {name: service.content(name) for name in service.names(begin)}

@@ -13,7 +13,7 @@ from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
-from tests.buckets.checkpoints import MARK, RESCALED, TREE, saved, uploaded
+from tests.buckets.checkpoints import MARK, RESCALED, TREE, below, saved, uploaded
 from tests.buckets.test_refused_for_good import LOCK, end_its_run
 
 OLD = {"params": {name: TREE["params"][name] * 5 for name in TREE["params"]}}
@@ -28,10 +28,6 @@ def source(service, tmp_path):
     uploaded(service, saved(tmp_path / "old", OLD, use_ocdbt=False), f"{service.root}/new")
     there = saved(tmp_path / "ck", use_ocdbt=False)
     return uploaded(service, there, f"{service.root}/ck")
-
-
-def below(service, begin="new/"):
-    return {name: service.content(name) for name in service.names(begin)}
 
 
 def target_of(service, request):

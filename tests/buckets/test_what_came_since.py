@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.buckets.checkpoints import MARK, saved, uploaded
+from tests.buckets.checkpoints import MARK, below, saved, uploaded
 from tests.buckets.test_resume import TREE, command
 from tests.buckets.test_second_kill import OTHERS, contents, half_replaced, put, told
 from tests.store.cutting import Runs
@@ -27,9 +27,10 @@ def here():
         yield runs
 
 
-def below(service, begin="new/"):
+def settled(service, begin="new/"):
+    """What stands there once nothing is on its way that a killed run has sent."""
     service.settle()
-    return {name: service.content(name) for name in service.names(begin)}
+    return below(service, begin)
 
 
 def save_there(service, folder):
@@ -49,12 +50,12 @@ def test_what_is_saved_over_something_half_replaced_is_not_replaced(
     old = contents(service) | {f"new/{MARK}": b""}
     put(service, half_replaced(service, here, command(source, service, "--force"), old))
     save_there(service, saved(tmp_path / "third", THIRD, use_ocdbt=False))
-    theirs = below(service)
+    theirs = settled(service)
     for words in (command(source, service, *force), ["clean", f"{service.root}/new"]):
         ended = here(*words)
         assert ended["code"] == 2, ended["said"]
         assert "was written to by something else since" in ended["said"]
-        assert below(service) == theirs
+        assert settled(service) == theirs
 
 
 def test_nor_where_clean_was_killed_in_between(service, source, here, tmp_path):
@@ -64,15 +65,15 @@ def test_nor_where_clean_was_killed_in_between(service, source, here, tmp_path):
         put(service, {})
         killed = here(*command(source, service), cut=["request+", 40, "SIGKILL"])
         assert killed["code"] == -9
-        assert below(service)
+        assert settled(service)
         save_there(service, third)
-        theirs = below(service)
+        theirs = settled(service)
         time.sleep(SECONDS)
         ended = here("clean", f"{service.root}/new", "--stale", cut=["request+", cut, "SIGKILL"])
-        assert below(service) == theirs
+        assert settled(service) == theirs
         assert ended["code"] == -9
         assert here(*command(source, service))["code"] == 2
-        assert below(service) == theirs
+        assert settled(service) == theirs
 
 
 @pytest.mark.parametrize("is_another", [True, False], ids=["another save", "a file less"])
@@ -104,12 +105,12 @@ def test_a_run_that_was_refused_has_replaced_nothing(
     service.before = lambda _: None
     assert ended["code"] == 2
     assert seen
-    theirs = below(service)
+    theirs = settled(service)
     for words in (["clean", f"{service.root}/new", "--dry-run"], ["clean", f"{service.root}/new"]):
         said = here(*words)
         assert said["code"] == 0, said["said"]
         assert "in its place" not in said["said"]
-    assert below(service) == theirs
+    assert settled(service) == theirs
     assert not service.names(".new")
     assert surgery("inspect", f"{service.root}/new").code == 0
 
@@ -127,11 +128,11 @@ def test_its_own_copies_are_known_where_what_was_built_is_not_what_it_was(
 ):
     words = command(source, service)
     total = here(*words, cut=["request+", 10**6, "SIGKILL"])["counted"]
-    whole = below(service)
+    whole = settled(service)
     for back in range(20, total):
         put(service, {})
         assert here(*words, cut=["request+", total - back, "SIGKILL"])["code"] == -9
-        leaves = [name for name in below(service) if name.endswith("0.0")]
+        leaves = [name for name in settled(service) if name.endswith("0.0")]
         if 1 <= len(leaves) <= 5:
             break
     assert leaves
@@ -140,7 +141,7 @@ def test_its_own_copies_are_known_where_what_was_built_is_not_what_it_was(
     ended = here(*(words if then == "resume" else ["clean", f"{service.root}/new"]))
     assert ended["code"] == 0, ended["said"]
     assert not service.names(".new")
-    assert below(service).keys() == (whole.keys() if then == "resume" else set())
+    assert settled(service).keys() == (whole.keys() if then == "resume" else set())
 
 
 def test_where_both_were_removed_nothing_is_half_replaced(service, source, here, tmp_path, surgery):
@@ -152,7 +153,7 @@ def test_where_both_were_removed_nothing_is_half_replaced(service, source, here,
     put(service, half_replaced(service, here, words, old))
     for moment in range(3, 60):
         here("clean", new, cut=["request+", moment, "SIGKILL"])
-        lock = below(service, ".new.surgery-tmp-lock")
+        lock = settled(service, ".new.surgery-tmp-lock")
         if any(b'"mixed": true' in content for content in lock.values()):
             break
     built = next(n for n in service.names() if "surgery-tmp" in n and n.endswith("/new/_METADATA"))
@@ -174,23 +175,23 @@ def test_what_is_saved_where_a_killed_run_had_put_nothing(
     """The advice to add `--force` removed it, whatever it was."""
     words = command(source, service)
     assert here(*words, cut=["entry+", 3, "SIGKILL"])["code"] == -9
-    assert not below(service)
+    assert not settled(service)
     if is_checkpoint:
         save_there(service, saved(tmp_path / "third", THIRD, use_ocdbt=False))
         service.put("bkt", f"new/{MARK}", b"")
     else:
         service.put("bkt", "new/hello", b"x")
-    theirs = below(service)
+    theirs = settled(service)
     refused = here(*words)
     assert refused["code"] == 2
     assert f"'{service.root}/new' exists" in refused["said"]
-    assert below(service) == theirs
+    assert settled(service) == theirs
     forced = here(*words, "--force")
     if is_checkpoint:  # as without a run that was killed
         assert forced["code"] == 0, forced["said"]
         return
     assert forced["code"] == 2
-    assert below(service) == theirs
+    assert settled(service) == theirs
     service.remove("new/hello")
     assert here(*words)["code"] == 0
 

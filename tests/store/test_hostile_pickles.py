@@ -147,6 +147,8 @@ LONG = "\x8a\x08" + "\xff" * 7 + "\x0f"
 HOSTILE = {
     "deep lists": _nested(50_000, b"]", b"a"),
     "deep tuples": b"\x80\x02)" + b"\x85" * 50_000 + b".",
+    "an escape that Python warns of": b"S'\\e'\n.",
+    "an escape that Python warns of, in Unicode": b"V\\ud8\n.",
     "a list in itself": b"\x80\x02]q\x00h\x00a.",
     "a wide list in itself": b"\x80\x02]q\x00(" + b"h\x00" * 50_000 + b"e.",
     "lists that double": b"\x80\x02]q\x00" + b"0](h\x00h\x00eq\x00" * 100 + b".",

@@ -108,7 +108,8 @@ class PickleValue:
         try:
             for opcode, argument, at in genops(io.BytesIO(self._content)):
                 yield opcode.name, argument, at or 0
-        except (ValueError, EOFError, IndexError, OverflowError, struct.error) as error:
+        except (ValueError, EOFError, IndexError, OverflowError, struct.error, Warning) as error:
+            # what Python warns of, where that is an error, are escapes in text of opcodes that no plain data need
             raise NotPlain(f"its pickle does not read: {str(error)[:200]}") from None
 
     def _refuse_opcode(self, name: str, argument: Any, at: int) -> NoReturn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -49,14 +49,11 @@ class Guard:
         self._unsure: dict[str, Callable[[StoredObject], bool]] = {}
         """Of what no answer came, whether an object can be that."""
 
-    def take_in(self, seen: Sequence[StoredObject]) -> None:
-        """What was seen there may go."""
+    def may_go(self, files: Iterable[Path]) -> None:
+        """What was seen there may be replaced, or deleted."""
+        seen = [self._seen(BucketPath(file)) for file in files]
         self.check()
         self._ours.update({found.key: found for found in seen})
-
-    def may_go(self, files: Iterable[Path]) -> None:
-        """As ``take_in``, of files by their paths."""
-        self.take_in([self._seen(BucketPath(file)) for file in files])
 
     def covers(self, path: BucketPath) -> bool:
         """True for the destination, what is in it, and its record beside it."""

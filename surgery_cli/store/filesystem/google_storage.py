@@ -35,6 +35,8 @@ _UNASKED: Final = (
     "google.cloud.storage.asyncio.async_appendable_object_writer",
     "google.cloud.storage.asyncio.async_multi_range_downloader",
     "google_auth_oauthlib.flow",
+    "google.api_core.exceptions",
+    "google.api_core.retry",
     "google.auth.crypt.es",
     "google.auth.crypt.es256",
     "google.auth.crypt.rsa",

@@ -12,7 +12,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.request_counts import counted_from_here
 from surgery_cli.store.locate.argument import WITH_STEP
 from surgery_cli.store.locate.items import STEP_METADATA
-from surgery_cli.store.orbax.btree import MANIFEST
+from surgery_cli.store.orbax.btree_nodes import MANIFEST
 from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS, METADATA, SHARDING, STRINGS
 
 OF_ITEM: Final = (METADATA, SHARDING, STRINGS, MANIFEST)

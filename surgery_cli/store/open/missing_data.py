@@ -8,7 +8,8 @@ from pathlib import Path
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
-from surgery_cli.store.orbax.btree import MANIFEST, PROCESS_PREFIX
+from surgery_cli.store.orbax.btree import PROCESS_PREFIX
+from surgery_cli.store.orbax.btree_nodes import MANIFEST
 from surgery_cli.store.orbax.sidecars import AGGREGATE, METADATA, Sidecars
 from surgery_cli.store.orbax.unmerged import unmerged
 from surgery_cli.tree.paths import LeafPath, stored_name

@@ -13,24 +13,22 @@ from urllib.parse import unquote
 import msgspec
 
 from surgery_cli.errors import CheckpointError
-from surgery_cli.inputs.buckets import BucketPath
-from surgery_cli.inputs.limits import METADATA, STORED_VALUES
+from surgery_cli.inputs.limits import STORED_VALUES
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.local_disk import check_link
 from surgery_cli.store.orbax.btree_nodes import (
     ALL_KEYS,
+    MANIFEST,
     Keys,
     check_height,
     check_keys,
-    opened_folder,
+    folder_of_manifest,
     reader_of,
 )
 from surgery_cli.store.orbax.contexts import failure_of_service, first_line
 from surgery_cli.store.orbax.stored_values import truncated
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
-
-MANIFEST = "manifest.ocdbt"
 
 PROCESS_PREFIX = "ocdbt.process_"
 """Databases that Orbax's processes write, below the one into which they are merged."""
@@ -85,9 +83,9 @@ class Survey:
         shared = {} if known is None else known.leaf_nodes_shared_with(directory)
         refuse_special(directory / MANIFEST)
         try:
-            self.manifest: dict[str, Any] = (
-                manifest_of(directory) if opened is None else ts.ocdbt.dump(opened).result()
-            )
+            self.opened = folder_of_manifest(directory) if opened is None else opened
+            """The folder, of which no more than the manifest may be there: that of a bucket is in memory."""
+            self.manifest: dict[str, Any] = ts.ocdbt.dump(self.opened).result()
             self._walk(opened, shared)
         except (ValueError, KeyError, IndexError, OSError) as error:
             failure = failure_of_service(directory, error)
@@ -246,20 +244,6 @@ def database_folders(directory: Path) -> list[Path]:
         if entry.is_folder and entry.name.startswith((PROCESS_PREFIX, DONOR_PREFIX)):
             check_link(entry.place)
             found += [*database_folders(directory / entry.name), directory / entry.name]
-    return found
-
-
-def manifest_of(directory: Path) -> dict[str, Any]:
-    """What the manifest says. In a bucket it is read with the other small files, as it was found."""
-    import tensorstore as ts
-
-    METADATA.check(filesystem.size(directory / MANIFEST), f"'{directory / MANIFEST}'")
-    if isinstance(directory, BucketPath):
-        database = ts.KvStore.open({"driver": "memory"}, context=ts.Context()).result()
-        database.write(MANIFEST, filesystem.read(directory / MANIFEST)).result()
-    else:
-        database = opened_folder(directory)
-    found: dict[str, Any] = ts.ocdbt.dump(database).result()
     return found
 
 

@@ -1,4 +1,4 @@
-"""What a node of an OCDBT database's B-tree must be, by what leads to it."""
+"""How an OCDBT database's B-tree is asked for, and what a node of it must be, by what leads to it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.inputs.limits import METADATA
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.quiet_start import asked_quietly
 from surgery_cli.store.orbax.contexts import new_context
+
+MANIFEST = "manifest.ocdbt"
 
 Keys: TypeAlias = tuple[bytes, bytes | None]
 """The least key that a node may have, and the least that stands behind it; None for the last node."""
@@ -49,6 +52,26 @@ def opened_folder(directory: Path) -> Any:
     import tensorstore as ts
 
     return ts.KvStore.open(filesystem.kvstore(directory), context=new_context()).result()
+
+
+def manifest_of(directory: Path) -> dict[str, Any]:
+    """What the manifest says."""
+    import tensorstore as ts
+
+    found: dict[str, Any] = ts.ocdbt.dump(folder_of_manifest(directory)).result()
+    return found
+
+
+def folder_of_manifest(directory: Path) -> Any:
+    """A folder in which the manifest is. That of a bucket is read with the other small files, as it was found."""
+    METADATA.check(filesystem.size(directory / MANIFEST), f"'{directory / MANIFEST}'")
+    if not isinstance(directory, BucketPath):
+        return opened_folder(directory)
+    import tensorstore as ts
+
+    database = ts.KvStore.open({"driver": "memory"}, context=ts.Context()).result()
+    database.write(MANIFEST, filesystem.read(directory / MANIFEST)).result()
+    return database
 
 
 def reader_of(directory: Path, opened: Any | None) -> Callable[[str], Any]:

@@ -13,7 +13,8 @@ from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.inputs.limits import DOCUMENT, LEAVES
 from surgery_cli.store import filesystem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, below
-from surgery_cli.store.orbax.btree import MANIFEST, Extent, Survey, extent
+from surgery_cli.store.orbax.btree import Extent, Survey, extent
+from surgery_cli.store.orbax.btree_nodes import MANIFEST
 from surgery_cli.store.orbax.stored_values import FileRange, StoredValue
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, parse_at
 
@@ -173,9 +174,25 @@ class OcdbtStore(ArrayStore):
     def kvstore(self, name: str) -> dict[str, Any]:
         return {
             "driver": "ocdbt",
-            "base": filesystem.kvstore(self.directory),
+            "base": self._folder,
             "path": below(name),
             **(_FAR if isinstance(self.directory, BucketPath) else {}),
+        }
+
+    @cached_property
+    def _folder(self) -> dict[str, Any]:
+        """Its files. The manifest in a bucket is what the survey found there, and not asked for again."""
+        folder = filesystem.kvstore(self.directory)
+        if not isinstance(self.directory, BucketPath):
+            return folder
+        import tensorstore as ts
+
+        manifest = {"driver": "memory", "path": f"{self.directory}/{MANIFEST}"}
+        found = self.survey.opened.read(MANIFEST).result().value
+        ts.KvStore.open(manifest, context=self.context).result().write("", found).result()
+        return {
+            "driver": "kvstack",
+            "layers": [{"base": folder}, {"exact": MANIFEST, "base": manifest}],
         }
 
     def encoded(self, name: str) -> dict[str, bytes] | None:

@@ -11,7 +11,8 @@ from surgery_cli.errors import WriteError
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.interruptions import Threads
 from surgery_cli.store.filesystem.links import Linker
-from surgery_cli.store.orbax.btree import MANIFEST, Survey
+from surgery_cli.store.orbax.btree import Survey
+from surgery_cli.store.orbax.btree_nodes import MANIFEST
 from surgery_cli.store.orbax.contexts import POOLS
 from surgery_cli.store.write.upload_buffer import BufferedPart, UploadBuffer
 from surgery_cli.words.advice import NOTHING_LEFT, worded

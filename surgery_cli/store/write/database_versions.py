@@ -8,7 +8,8 @@ from typing import Any
 
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
-from surgery_cli.store.orbax.btree import MANIFEST, Survey, database_folders
+from surgery_cli.store.orbax.btree import Survey, database_folders
+from surgery_cli.store.orbax.btree_nodes import MANIFEST
 
 
 def keep_newest(target: Path, known: Survey | None, linker: Linker) -> Survey:

@@ -16,7 +16,8 @@ from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.locate.ahead import documents_of_item
 from surgery_cli.store.orbax.arrays import StoredArray, Window, below
-from surgery_cli.store.orbax.btree import MANIFEST, PROCESS_PREFIX, Survey
+from surgery_cli.store.orbax.btree import PROCESS_PREFIX, Survey
+from surgery_cli.store.orbax.btree_nodes import MANIFEST
 from surgery_cli.store.orbax.contexts import new_context
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.write.array_access import open_for_writing, read_block, store_block

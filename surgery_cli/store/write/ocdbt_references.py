@@ -9,7 +9,8 @@ from typing import Any
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.orbax.arrays import StoredArray, below
-from surgery_cli.store.orbax.btree import DONOR_PREFIX, MANIFEST
+from surgery_cli.store.orbax.btree import DONOR_PREFIX
+from surgery_cli.store.orbax.btree_nodes import MANIFEST
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.write.transactions import atomic

@@ -18,7 +18,7 @@ from surgery_cli.store.filesystem.bucket_locks import Lock, beside
 from surgery_cli.store.filesystem.interruptions import uninterrupted
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.processes import Owner
-from surgery_cli.store.orbax.btree import MANIFEST
+from surgery_cli.store.orbax.btree_nodes import MANIFEST
 from surgery_cli.store.write.aftermath import begin_anew, kept
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover
 from surgery_cli.store.write.bucket_staging import BucketStaging

@@ -14,7 +14,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.interruptions import Threads
 from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.orbax.arrays import StoredArray, Window, below
-from surgery_cli.store.orbax.btree import MANIFEST
+from surgery_cli.store.orbax.btree_nodes import MANIFEST
 from surgery_cli.store.orbax.contexts import POOLS, new_context
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
 from surgery_cli.store.write.array_access import open_for_writing, read_block, store_block
