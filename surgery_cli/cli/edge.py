@@ -20,7 +20,7 @@ from surgery_cli.console.printable import LEGIBLE
 from surgery_cli.errors import PlanError, Problem, SurgeryError, is_of_memory
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.settings.address_space import check_address_space
-from surgery_cli.words.invocation import remember
+from surgery_cli.words.invocation import remember, typed
 from surgery_cli.words.lists import listed
 from surgery_cli.words.tasks import recipe_for
 
@@ -166,7 +166,9 @@ def _report_usage(error: typer.TyperException, is_json: bool) -> int:
     from surgery_cli.console.printing import print_problems
 
     context = getattr(error, "ctx", None)
-    name = context.command_path if context is not None else "surgery"
+    # the parser of a command's options does not know whose they are
+    command = next((f"surgery {word}" for word in typed()[:1] if word[:1] != "-"), "surgery")
+    name = context.command_path if context is not None else command
     name_given = getattr(error, "option_name", None) if hasattr(error, "possibilities") else None
     # Typer's own words for a value that is none of the choices; and its guesses are far-fetched
     what = error.message if name_given else error.format_message().replace(": Value error, ", ": ")

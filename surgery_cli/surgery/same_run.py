@@ -22,6 +22,7 @@ from surgery_cli.store.write.destination import being_written, real_path
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.replaced import steps_replaced, steps_standing_at
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
@@ -170,7 +171,7 @@ def same_run_notes(target: Path, prepared: Prepared) -> list[Consequence]:
         f"a new step of the run that it is made from; {order}",
         "a manager that is running listed the steps when it began: it does not see this one until it is started again",
     ]
-    left = counters_inside(prepared).difference(prepared.draft.changed)
+    left = counters_in(prepared.draft.tree).difference(prepared.draft.changed)
     inside = sorted(map(str, left))
     if inside:
         edit = f"--to {named.number}"
@@ -182,9 +183,9 @@ def same_run_notes(target: Path, prepared: Prepared) -> list[Consequence]:
     return [Consequence(DocsPage.ADDED_STEP, said) for said in notes]
 
 
-def counters_inside(prepared: Prepared) -> set[LeafPath]:
+def counters_in(tree: TreeSpec) -> set[LeafPath]:
     """The leaves that count steps and nothing else, as `TrainState.step` does."""
-    clocks = survey(prepared.draft.tree).clocks.values()
+    clocks = survey(tree).clocks.values()
     return {clock.path for clock in clocks if clock.drives == "nothing"}
 
 

@@ -15,7 +15,7 @@ from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.listing import is_tree
 from surgery_cli.store.locate.items import METRICS
 from surgery_cli.surgery.preparation import Prepared
-from surgery_cli.surgery.same_run import counters_inside, step_beside
+from surgery_cli.surgery.same_run import counters_in, step_beside
 from surgery_cli.surgery.undo_order import undoes_everything
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Consequence, Note, Remark
@@ -78,13 +78,16 @@ def _values_change(prepared: Prepared) -> bool:
     """
     draft = prepared.draft
     changed = _with_other_values(draft)
-    if not any(_was_measured(path, draft) for path in draft.removed):
-        if not changed:
-            return False
-        are_numbers = not any(draft.leaves[path].spec.shape for path in changed)
-        if are_numbers and counters_inside(prepared).issuperset(changed):
-            return False
+    if not any(draft.leaves[path].spec.shape for path in changed):  # numbers, if any
+        changed = [path for path in changed if path not in counters_in(draft.tree)]
+    if not changed and not _is_something_measured_gone(draft):
+        return False
     return not undoes_everything(prepared.checkpoint, prepared.plan)
+
+
+def _is_something_measured_gone(draft: Draft) -> bool:
+    gone = [path for path in draft.removed if _was_measured(path, draft)]
+    return bool(gone) and not counters_in(draft.source_tree).issuperset(gone)
 
 
 def _was_measured(path: LeafPath, draft: Draft) -> bool:

@@ -267,6 +267,20 @@ def test_a_wrong_command_is_exit_2_in_text_and_in_json(surgery, words, said):
     assert said in document.document["problems"][0]["what"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("rescale", "a", "b", "c", "--by"),
+        ("cast", "a", "b", "--to"),
+        ("inspect", "a", "--json=3"),
+        ("inspect", "a", "--dept", "2"),
+        ("inspect",),
+    ],
+)
+def test_a_wrong_command_names_its_own_help(surgery, words):
+    assert f"`surgery {words[0]} --help` explains it" in surgery(*words).err
+
+
 def test_surgery_alone_prints_its_help_as_an_error(surgery):
     result = surgery()
 

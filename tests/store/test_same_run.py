@@ -154,6 +154,8 @@ KEEP_VALUES = {
     "copied": {"op": "copy", "at": W, "to": "params/v"},
     "sliced to what it is": {"op": "slice", "at": W, "slices": "0:99"},
     "without optimizer": {"op": "delete", "at": "opt_state"},
+    "without the count": {"op": "delete", "at": "step"},
+    "params alone": {"op": "keep", "at": "params"},
     "layers by another name": {
         "op": "rename",
         "at": "params/layer_*",
