@@ -59,6 +59,9 @@ class Record(msgspec.Struct, kw_only=True, frozen=True, dict=True):
     on record there, this one is the later."""
     draft: str
     plan: dict[str, Any]
+    settings: dict[str, str] | UnsetType = UNSET
+    """What was told beside the plan, beyond the defaults, that the result or its proof depends on, by option. Unset in
+    records of before, and of what no plan has made."""
     leaves: list[ChangedLeaf]
     removed: list[str] = []
     notes: list[str] = []

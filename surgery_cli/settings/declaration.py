@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from functools import cache
 from typing import Any, Final, NamedTuple, get_args, get_type_hints
@@ -38,7 +38,8 @@ class Setting(NamedTuple):
     ``parser`` reads one text and may refuse it as a usage error. ``option`` are its names, by default the field's own;
     ``read`` makes the value of everything that was given. ``default`` is the text that stands for the field's default,
     ``least`` the smallest number that the option takes. Without the setting ``needs`` it would say nothing. Where a run
-    goes on many hosts, each may be told otherwise only ``of_host``.
+    goes on many hosts, each may be told otherwise only ``of_host``. Not ``on_record`` is what says how a run goes, and
+    nothing of what it makes, or proves.
     """
 
     group: Group
@@ -50,6 +51,7 @@ class Setting(NamedTuple):
     least: int | None = None
     needs: str = ""
     of_host: bool = False
+    on_record: bool = True
 
 
 def setting(description: str, group: Group, *form: Any, **typed: Any) -> Meta:
@@ -78,4 +80,14 @@ def given(settings: msgspec.Struct) -> Mapping[str, Setting]:
         name: declared
         for name, declared in settings_of(type(settings)).items()
         if getattr(settings, name) != getattr(defaults, name)
+    }
+
+
+def for_record(settings: msgspec.Struct, but: Collection[str] = ()) -> dict[str, str]:
+    """What a run was told beyond the defaults that it is known by later, by option; ``but`` for these fields."""
+    return {
+        declared.option: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        for name, declared in given(settings).items()
+        if declared.on_record and not declared.of_host and name not in but
+        for value in [getattr(settings, name)]
     }

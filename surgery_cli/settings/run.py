@@ -30,6 +30,7 @@ class WritingOptions(AbovePlan, frozen=True, kw_only=True):
         setting(
             "Replace an existing DST, once the new one is whole; of a run, all of its steps go.",
             Group.WRITE,
+            on_record=False,
         ),
     ] = False
     as_step: Annotated[
@@ -52,6 +53,7 @@ class WritingOptions(AbovePlan, frozen=True, kw_only=True):
         setting(
             "Keep what is done if the run is cut short; the same command then goes on from there.",
             Group.WRITE,
+            on_record=False,
         ),
     ] = False
     stale: Annotated[
@@ -60,6 +62,7 @@ class WritingOptions(AbovePlan, frozen=True, kw_only=True):
             "Go on also from what a run on another machine has kept, if you know that it is over.",
             Group.WRITE,
             needs="resume",
+            on_record=False,
         ),
     ] = False
     memory_bytes: Memory = MEMORY_BYTES
@@ -94,6 +97,7 @@ class WritingOptions(AbovePlan, frozen=True, kw_only=True):
         setting(
             "Share the work with the processes of this command on other hosts; start the same on each.",
             Group.HOSTS,
+            on_record=False,
         ),
     ] = False
     coordinator: Annotated[
@@ -133,7 +137,12 @@ class WritingOptions(AbovePlan, frozen=True, kw_only=True):
         bool, setting("Accept NaN and infinities that SRC did not have.", Group.CHECK)
     ] = False
     seal: Annotated[
-        bool, setting("Record digests of all leaves and files of DST, for `verify`.", Group.CHECK)
+        bool,
+        setting(
+            "Record digests of all leaves and files of DST, for `verify`.",
+            Group.CHECK,
+            on_record=False,
+        ),
     ] = False
     expected_draft: Annotated[
         str | None,
@@ -142,6 +151,7 @@ class WritingOptions(AbovePlan, frozen=True, kw_only=True):
             Group.CHECK,
             "sha256:...",
             option="--draft",
+            on_record=False,
         ),
     ] = None
     probe: Annotated[

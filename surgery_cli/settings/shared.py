@@ -14,11 +14,21 @@ from surgery_cli.settings.values import LEAST_MEMORY, kinds_of, memory_of, varia
 
 Step = Annotated[
     int | None,
-    setting("Which step of a root; the newest finished one by default.", Group.CHECKPOINT, "N"),
+    setting(
+        "Which step of a root; the newest finished one by default.",
+        Group.CHECKPOINT,
+        "N",
+        on_record=False,
+    ),
 ]
 Item = Annotated[
     str | None,
-    setting("Which item of a step; its name is then no part of paths.", Group.CHECKPOINT, "NAME"),
+    setting(
+        "Which item of a step; its name is then no part of paths.",
+        Group.CHECKPOINT,
+        "NAME",
+        on_record=False,
+    ),
 ]
 Params = Annotated[
     str | None,

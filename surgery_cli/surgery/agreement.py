@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from surgery_cli import __version__
+from surgery_cli.draft.check import Check
 from surgery_cli.draft.digest import DigestPart
 from surgery_cli.draft.recipe import SOURCE
 from surgery_cli.errors import PlanError, Problem
@@ -31,6 +32,11 @@ _VERSIONS: Final = "sources' versions"
 
 
 _PLAN: Final = "plan"
+_RULES: Final = "rules"
+"""What a policy says stands in a file of its own, of which the plan has the name."""
+
+_OF_ONE_DRAFT: Final = (_VERSIONS, _PLAN, _RULES)
+"""Asked where the drafts are the same: else that is said, which is made of the plan."""
 
 
 def agree(
@@ -47,6 +53,7 @@ def agree(
         "destination": _said(filesystem.absolute(destination)),
         "draft": prepared.draft.digest,
         _PLAN: msgspec.json.encode(plan.document()).decode(),
+        _RULES: msgspec.json.encode(list(map(_rule, prepared.draft.checks))).decode(),
         _VERSIONS: msgspec.json.encode(file_versions(prepared.sources)).decode(),
         "compact": _said(" ".join(name for name, chosen in prepared.compact.items() if chosen)),
         **_told(options),
@@ -58,12 +65,18 @@ def agree(
         _disagreement(membership, number, what, said[0], other)
         for number, other in enumerate(said)
         for what in own
-        if what != _PLAN  # of which the draft is made
-        and other.get(what) != said[0].get(what)
-        and (what != _VERSIONS or other["draft"] == said[0]["draft"])
+        if other.get(what) != said[0].get(what)
+        and (what not in _OF_ONE_DRAFT or other["draft"] == said[0]["draft"])
+        and (what != _RULES or other[_PLAN] == said[0][_PLAN])
     ]
     if problems:
         raise PlanError.of(problems)
+
+
+def _rule(check: Check) -> list[str]:
+    """A rule, and the leaves that it judges by values: what is seen of them is put together in this order."""
+    name = [] if check.policy is None else [check.policy.id, check.policy.severity]
+    return [*name, check.rule.text, *(str(leaf.path) for leaf in check.on)]
 
 
 def _told(settings: msgspec.Struct) -> dict[str, str]:
@@ -93,10 +106,12 @@ def _disagreement(
     said = f"its {what} is {here}, there {there}"
     if what == "draft" and here[DigestPart().source] != there[DigestPart().source]:
         said = f"its source's fingerprint, in its draft is '{here}', there '{there}'"
-    elif what == "draft" and (
+    elif what in ("draft", _PLAN) and (
         unlike := first_unlike(other.get(_PLAN, "{}"), first.get(_PLAN, "{}"))
     ):
         said = f"its {unlike.what} is {unlike.one}, there {unlike.other}"
+    elif what == _RULES:
+        said = "the files of its `check:` have other rules"
     where = [f"'{membership.host_of(one)}'" for one in (0, number)]
     if what == _VERSIONS:
         read = _of_other_versions(first, other)

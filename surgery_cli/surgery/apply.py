@@ -40,13 +40,14 @@ from surgery_cli.surgery.config_notes import config_notes
 from surgery_cli.surgery.expected_draft import check_expected
 from surgery_cli.surgery.expected_reads import expect_reads
 from surgery_cli.surgery.exporting import check_called
+from surgery_cli.surgery.finished import finished_before
 from surgery_cli.surgery.gate import OpenGate, check_probe
 from surgery_cli.surgery.many_hosts import Company, be_patient, ending_others_first, refuse_alone
 from surgery_cli.surgery.memory import bytes_to_use, memory_notes
 from surgery_cli.surgery.preparation import Prepared, effective, prepare
 from surgery_cli.surgery.previews import preview_notes, previewed
 from surgery_cli.surgery.record_beside import stale_notes, stale_record
-from surgery_cli.surgery.resumption import finished_before, resumption_of
+from surgery_cli.surgery.resumption import resumption_of
 from surgery_cli.surgery.run import Run
 from surgery_cli.surgery.same_run import check_new_step, into_run, refuse_another_run
 from surgery_cli.surgery.shared_result import write_share

@@ -14,12 +14,13 @@ from surgery_cli.store.write.aftermath import begin_anew
 from surgery_cli.surgery.config_notes import config_notes
 from surgery_cli.surgery.expected_draft import check_expected
 from surgery_cli.surgery.exporting import check_called
+from surgery_cli.surgery.finished import finished_before
 from surgery_cli.surgery.gate import check_probe
 from surgery_cli.surgery.many_hosts import shares_note
 from surgery_cli.surgery.preparation import effective, prepare
 from surgery_cli.surgery.previews import preview_notes, previewed
 from surgery_cli.surgery.record_beside import stale_notes, stale_record
-from surgery_cli.surgery.resumption import finished_before, resumption_of
+from surgery_cli.surgery.resumption import resumption_of
 from surgery_cli.surgery.same_run import check_new_step, into_run
 from surgery_cli.surgery.source_and_destination import check_target, path_of
 from surgery_cli.surgery.space import check_space

@@ -9,19 +9,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from surgery_cli import __version__, reports
+from surgery_cli import __version__
 from surgery_cli.draft.expression import is_repeatable
-from surgery_cli.errors import DestinationError, PlanError, SurgeryError
+from surgery_cli.errors import DestinationError, PlanError
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.planning import Plan
-from surgery_cli.proof.on_record import read_record
-from surgery_cli.proof.result import open_result
-from surgery_cli.proof.structure import compare
 from surgery_cli.proof.surgery_json import versions
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.processes import State
-from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.aftermath import kept
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover
 from surgery_cli.store.write.commit_marks import is_whole
@@ -33,12 +29,8 @@ from surgery_cli.store.write.resumable_staging import being_written, what_is_kep
 from surgery_cli.surgery.kept_inputs import inputs_of
 from surgery_cli.surgery.kept_of_another import refuse_another
 from surgery_cli.surgery.preparation import Prepared
-from surgery_cli.surgery.previews import previewed
-from surgery_cli.surgery.traffic import Traffic
 from surgery_cli.words.invocation import the_same
 from surgery_cli.words.lists import listed
-from surgery_cli.words.notes import Remark
-from surgery_cli.words.pages import DocsPage
 
 
 def head_of(prepared: Prepared, plan: Plan, options: Options) -> Head:
@@ -135,7 +127,7 @@ def find_kept(target: Path, head: Head, *, stale: bool) -> Leftover | BucketLeft
         CheckpointError: it is of another draft, or of sources that have changed.
     """
     found = None
-    for left in _leftovers_of(target):
+    for left in leftovers_at(target):
         journal = left.journal
         if journal is None or journal.head is None:
             continue
@@ -145,73 +137,8 @@ def find_kept(target: Path, head: Head, *, stale: bool) -> Leftover | BucketLeft
     return found
 
 
-def finished_before(
-    target: Path, prepared: Prepared, plan: Plan, options: Options
-) -> reports.Report | None:
-    """With ``--resume``, the report where an earlier run has finished what this very command makes; else None.
-
-    The record says so: of the same draft, so of the same sources; and what stands there has the structure of it. With
-    `--force` that is not enough: it knows no settings, and values may be damaged, for which the result is replaced.
-    """
-    if not options.resume or options.force:
-        return None
-    made = prepared.draft.items.made
-    filesystem.forget(target)
-    if not is_whole(target) or _is_kept_from(target, options):
-        return None
-    try:
-        written = open_result(
-            target,
-            item=None if made else options.item,
-            prefix_items=prepared.draft.items.is_prefixed,
-        )
-        record = read_record(written)
-        is_this = (
-            record is not None
-            and record.draft == prepared.draft.digest
-            and (record.sealed is not None or not options.seal)
-            and compare(prepared.draft.tree, written.tree).agrees
-            and _is_called(written, prepared, options)
-        )
-    except SurgeryError:
-        return None
-    if not is_this or record is None:
-        return None
-    said = Remark(
-        DocsPage.RESUME,
-        f"'{target}' is complete: an earlier run of this command has finished it (its values were not read again)",
-    )
-    preview = previewed(prepared, plan, str(target), Traffic(0, 0, 0, 0), [said])
-    digests = {name: one.digest for name, one in record.digests.items()}
-    return reports.Report.of(
-        preview,
-        is_repeated=True,
-        verified=True,
-        digests={leaf.path: digests[leaf.path] for leaf in preview.leaves if leaf.path in digests},
-        seconds=0.0,
-        shared_files=0,
-        checked=0,
-    )
-
-
-def _is_kept_from(target: Path, options: Options) -> bool:
-    """True if a run to a bucket may not be over, or has kept what goes on; one that is done but for its lock has not.
-
-    On a disk a result gets its name at once, and what is kept beside it is of another run.
-    """
-    if not isinstance(target, BucketPath):
-        return False
-    return len(_leftovers_of(target)) > len(dead_at(target, stale=options.stale))
-
-
-def _is_called(written: Checkpoint, prepared: Prepared, options: Options) -> bool:
-    """True if what stands there is a root, step or file as this run would make it, of the same step."""
-    there, here = written.location, prepared.checkpoint.location
-    step = here.step if options.as_step is None else options.as_step
-    return there.shape == here.shape and (here.shape != "root" or there.step == step)
-
-
-def _leftovers_of(target: Path) -> Sequence[Leftover | BucketLeftover]:
+def leftovers_at(target: Path) -> Sequence[Leftover | BucketLeftover]:
+    """What runs have left of a destination."""
     if not isinstance(target, BucketPath):
         return leftovers_of(target)
     return [left for left in bucket_leftovers(target) if left.destination == target]

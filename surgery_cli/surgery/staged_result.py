@@ -11,18 +11,14 @@ from msgspec.structs import replace
 from surgery_cli import reports
 from surgery_cli.draft.recipe import SOURCE
 from surgery_cli.engine.checks import refuse_breaches
-from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.engine.executed import Executed
 from surgery_cli.engine.execution import Execution
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import CheckpointError, ServiceFails, SurgeryError, WriteError
-from surgery_cli.inputs.buckets import path_at
-from surgery_cli.proof.new_records import about
-from surgery_cli.proof.record_parts import Verified
 from surgery_cli.proof.record_places import record_key, record_path
-from surgery_cli.proof.records import digests_after, history_after, write_record
+from surgery_cli.proof.records import digests_after, write_record
 from surgery_cli.proof.result import verify_result
-from surgery_cli.proof.surgery_json import Record, new_record
+from surgery_cli.proof.surgery_json import Record
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.modes import follow_modes
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -35,6 +31,7 @@ from surgery_cli.surgery.gate import Passed
 from surgery_cli.surgery.judged_checks import judged_checks, warnings_said
 from surgery_cli.surgery.leaf_names import document_names
 from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.surgery.result_record import record_of
 from surgery_cli.surgery.run import (
     Run,
     execution_of,
@@ -43,7 +40,6 @@ from surgery_cli.surgery.run import (
     step_writer,
 )
 from surgery_cli.surgery.source_and_destination import check_unchanged, look_anew
-from surgery_cli.surgery.state_kinds import settled_after
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Remark
 from surgery_cli.words.pages import DocsPage
@@ -81,7 +77,7 @@ def write(run: Run, staging: Staging | BucketStaging, listener: Listener | None)
     digests = {record_key(written, path): digest for path, digest in done.digests.items()}
     if not prepared.is_export:  # there, every leaf is written, and nothing comes along
         digests = digests_after(prepared.checkpoint, written, draft, done.digests, run.recorded)
-    record = _record(run, digests, report, written, probed)
+    record = record_of(run, digests, report, written, probed)
     if options.seal:
         marks = dict.fromkeys(commit_marks(writer.new, run.linker), staging.mark_content)
         report, record = _sealed(run, written, record, report, list(done.digests), listener, marks)
@@ -242,47 +238,6 @@ def _report(
         shared=shared,
         checked=len(done.digests) + len(done.parts),
         sources_checked=sources_checked,
-    )
-
-
-def _record(
-    run: Run,
-    digests: Mapping[str, LeafDigest],
-    report: reports.Report,
-    written: Checkpoint,
-    probed: Passed | None,
-) -> Record:
-    """What ``surgery.json`` says of this run; the source's own record goes into the history."""
-    checkpoint, draft = run.prepared.checkpoint, run.prepared.draft
-    assert run.preview is not None
-    assert run.preview.destination is not None
-    source, address = str(checkpoint.location.root), checkpoint.address_of(run.options.item)
-    return new_record(
-        source=source,
-        source_fingerprint=checkpoint.fingerprint,
-        address=UNSET if address == source else address,
-        donors=run.prepared.donors,
-        **about(checkpoint, written, path_at(run.preview.destination)),
-        draft=draft.digest,
-        plan=run.prepared.functions.pinned(run.plan).document(),
-        original=run.prepared.inverse.original or UNSET,
-        inverse=UNSET
-        if run.prepared.is_export
-        else run.prepared.inverse.document(address, run.plan.params),
-        leaves=report.leaves,
-        removed=report.removed,
-        notes=list(map(str, draft.notes)),
-        assumptions=report.assumptions,
-        checks=report.checks,
-        slots=[] if run.prepared.is_export else settled_after(checkpoint, written, draft),
-        verified=Verified(
-            structure=len(draft.leaves),
-            read_back=report.checked,
-            sources_checked=report.sources_checked,
-            probe=probed.note if probed else UNSET,
-        ),
-        digests=dict(digests),
-        history=history_after(checkpoint, digests),
     )
 
 

@@ -23,7 +23,7 @@ from tests.hosts.companies import BoardInMemory, saved
 OF_HOST = {"coordinator", "process", "processes", "memory_bytes", "bytes_per_second"}
 PREPARED = SimpleNamespace(
     checkpoint=SimpleNamespace(location=SimpleNamespace(root="src")),
-    draft=SimpleNamespace(digest="sha256:0"),
+    draft=SimpleNamespace(digest="sha256:0", checks=()),
     compact={},
     sources={},
 )
@@ -131,7 +131,9 @@ EDITS = [{"op": "rescale", "at": f"params/{name}", "by": 2.0} for name in "abc"]
 def test_of_unlike_plans_the_first_edit_that_differs_is_said(other, said):
     plans = [plan_from_document({"edits": edits}) for edits in (EDITS, other)]
     found = [
-        SimpleNamespace(**vars(PREPARED) | {"draft": SimpleNamespace(digest=f"sha256:{n:064d}")})
+        SimpleNamespace(
+            **vars(PREPARED) | {"draft": SimpleNamespace(digest=f"sha256:{n:064d}", checks=())}
+        )
         for n in range(2)
     ]
     assert said in refusal(Options(), Options(), *found, plans=plans)
@@ -143,8 +145,46 @@ def test_of_plans_that_differ_in_the_layout_alone_that_is_said():
         for size in ("1MiB", "2MiB")
     ]
     found = [
-        SimpleNamespace(**vars(PREPARED) | {"draft": SimpleNamespace(digest=f"sha256:{n:064d}")})
+        SimpleNamespace(
+            **vars(PREPARED) | {"draft": SimpleNamespace(digest=f"sha256:{n:064d}", checks=())}
+        )
         for n in range(2)
     ]
     told = refusal(Options(), Options(), *found, plans=plans)
     assert 'its `reshard` is `{"chunk_bytes":"2MiB"}`, there `{"chunk_bytes":"1MiB"}`' in told
+
+
+RULES = [{"op": "assert", "at": "params/a", "norm": "0..1"}]
+CHECKS = [{"id": "small", "at": "params/a", "norm": "0..1"}]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"edits": [*EDITS, {**RULES[0], "at": "params/b"}]}, 'edit 4 is `{"op":"assert","at":"params/b"'),
+        ({"edits": EDITS}, "its edit 4 is none, there `"),
+        ({"edits": [*EDITS, *RULES], "check": CHECKS}, "its `check` is `"),
+    ],
+    ids=["of another leaf", "no rule", "a policy more"],
+)  # fmt: skip
+def test_of_one_draft_the_rules_must_be_the_same(more, said):
+    """No value depends on them, so no draft does: what one host had seen of `w` was taken for what it saw of `b`."""
+    plans = [plan_from_document(document) for document in ({"edits": [*EDITS, *RULES]}, more)]
+    assert said in refusal(Options(), Options(), plans=plans)
+
+
+def test_of_one_plan_the_rules_that_its_files_hold_must_be_the_same(tmp_path):
+    tree = {"params": {"w": np.ones(3, np.float32), "b": np.ones(3, np.float32)}}
+    found, plans = [], []
+    for number, at in enumerate(("params/w", "params/b")):
+        policy = tmp_path / str(number) / "policy.yaml"
+        policy.parent.mkdir()
+        policy.write_text(f"rules: [{{id: small, at: {at}, norm: 0..9}}]\n")
+        plan = plan_from_document({"edits": [], "check": str(policy)})
+        found.append(prepare(str(saved(tmp_path / f"ck{number}", tree)), plan, Options()))
+        plans.append(plan_of([]))
+    draft = msgspec.structs.replace(found[1].draft, checks=found[0].draft.checks)
+    assert [check.on for check in draft.checks] != [check.on for check in found[1].draft.checks]
+    alike = msgspec.structs.replace(found[1], draft=draft)
+    said = [refusal(Options(), Options(), found[1], one, plans=plans) for one in (alike, found[1])]
+    assert ["have other rules" in one for one in said] == [True, False]

@@ -109,6 +109,67 @@ def test_a_finished_run_that_is_repeated_is_done_already(run, source, tmp_path):
     assert run(*command(source, new))["code"] == 2
 
 
+def put(folder, name, text):
+    (folder / name).write_text(text)
+    return folder / name
+
+
+EDIT = "edits:\n- {op: rescale, at: params, by: 2, optimizer: keep}\n"
+RULE = "- {op: assert, at: params, norm: 0..1e-6}\n"
+POLICY = "rules: [{id: small, at: params/**, norm: 0..1e-6}]\n"
+MODEL = "def model(params):\n    return params['a'].sum() * float('nan')\n"
+
+
+@pytest.mark.parametrize("source", ["ocdbt"], indirect=True)
+@pytest.mark.parametrize(
+    ("plan", "words", "said"),
+    [
+        (EDIT + RULE, (), "the plan's edit 2 was none, and is `"),
+        (EDIT + "check: policy.yaml\n", (), "the plan's `check` was none, and is"),
+        (EDIT, ("--probe", "model.py:model"), "`--probe` was not given, and is '"),
+        (EDIT, ("--allow-non-finite",), "`--allow-non-finite` was not given, and is 'true' now"),
+        (EDIT, ("--link", "never"), "`--link` was not given, and is 'never' now"),
+        (EDIT, ("--compact", "always"), "`--compact` was not given, and is 'always' now"),
+        (EDIT, ("--metrics", "drop"), "`--metrics` was not given, and is 'drop' now"),
+    ],
+    ids=["assert", "check", "probe", "non-finite", "link", "compact", "metrics"],
+)
+def test_a_finished_run_is_none_of_another_proof_or_setting(
+    run, source, tmp_path, plan, words, said
+):
+    """No value depends on it, so no draft does: "already done" was said of rules that nobody had looked at."""
+    new = tmp_path / "new"
+    put(tmp_path, "policy.yaml", POLICY)
+    model = put(tmp_path, "model.py", MODEL)
+    words = [word.replace("model.py", str(model)) for word in words]
+    plans = [put(tmp_path, f"{n}.yaml", text) for n, text in enumerate((EDIT, plan))]
+    first, other = (("apply", source, new, one, "-q", "--resume") for one in plans)
+    assert run(*first)["code"] == 0
+    for dry in ((), ("--dry-run",)):
+        ended = run(*other, *words, *dry)
+        assert ended["code"] == 2, ended
+        assert said in ended["said"]
+        assert "`--force` to make it anew" in ended["said"]
+    assert run(*first) == {"code": 0, "said": "", "counted": 0}
+    anew = run(*other, *words, "--force")
+    assert (anew["code"] == 0) == (plan == EDIT and "--probe" not in words), anew
+    if anew["code"] == 0:
+        assert run(*other, *words) == {"code": 0, "said": "", "counted": 0}
+        assert run(*first)["code"] == 2
+
+
+@pytest.mark.parametrize("source", ["ocdbt"], indirect=True)
+def test_a_finished_run_names_the_files_that_its_result_shares(run, source, tmp_path):
+    new = tmp_path / "new"
+    edit = ("rescale", source, new, "params/a", "--by", "2", "--link", "hard", "--resume", "--json")
+    first, again = (json.loads(run(*edit)["said"]) for _ in range(2))
+    assert again["is_repeated"]
+    assert first["shared"], "or nothing is seen"
+    assert [again[key] for key in ("shared", "shared_files")] == [
+        first[key] for key in ("shared", "shared_files")
+    ]
+
+
 @pytest.mark.parametrize("source", ["leaves"], indirect=True)
 def test_with_force_a_finished_run_is_done_again_as_its_record_does_not_tell_all(
     run, source, tmp_path
