@@ -55,6 +55,32 @@ def test_every_run_is_told_with_its_source_the_latest_first(surgery, chain):
     assert undone == [f"   `surgery plan {chain[-1]} --inverse` prints the plan that undoes it"]
 
 
+def test_all_that_a_plan_says_beside_its_edits_is_told(surgery, tmp_path):
+    """The result hangs on what kind of optimizer was stated, and which slots, as much as on an edit."""
+    (tmp_path / "p.json").write_text(
+        json.dumps(
+            {
+                "edits": [{"op": "rescale", "at": "params/Dense_0/kernel", "by": 2}],
+                "optimizer_kind": "adam",
+                "optimizer": "transform",
+                "seed": 3,
+                "check": [{"id": "small", "at": "params/**", "norm": "0..1000"}],
+                "reshard": {"chunk_bytes": "1MiB"},
+            }
+        )
+    )
+    assert surgery("apply", SAMPLE, tmp_path / "new", tmp_path / "p.json").code == 0
+    lines = [" ".join(line.split()) for line in surgery("log", tmp_path / "new").out.splitlines()]
+    for said in (
+        "optimizer_kind adam",
+        "optimizer transform",
+        "seed 3",
+        "check [{id: small, at: params/**, norm: 0..1000}]",
+        "reshard chunk_bytes: 1MiB",
+    ):
+        assert said in lines
+
+
 def test_of_a_run_the_record_is_in_its_step_and_the_source_is_said_with_its_step(
     surgery, tmp_path, monkeypatch
 ):

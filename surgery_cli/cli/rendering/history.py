@@ -20,6 +20,8 @@ _DONE = {
     "seal anew": "sealed anew, where an earlier digest did not hold",
 }
 
+_SAID_ELSEWHERE = ("edits", "sources")
+
 
 def render(document: History, page: Page) -> None:
     """The document as text: a paragraph for each run, the latest first."""
@@ -88,9 +90,10 @@ def _plan_rows(plan: Mapping[str, Any]) -> Iterator[Row]:
     for edit in plan.get("edits", []):
         fields = {key: value for key, value in edit.items() if key not in ("op", "at")}
         yield (Cell(str(edit.get("op", "")), "strong"), _at(edit.get("at", [])), _words(fields))
-    for key in ("reshard", "output"):
-        if plan.get(key):
-            yield (Cell(key, "strong"), "", _words(plan[key]))
+    for key, value in plan.items():
+        if value and key not in _SAID_ELSEWHERE:
+            said = _words(value) if isinstance(value, dict) else _value(value)
+            yield (Cell(key, "strong"), "", said)
 
 
 def _at(patterns: Any) -> str:
