@@ -15,6 +15,13 @@ Source: TypeAlias = Literal["disk", "word", "run", "record", "values", "undecide
 record keeps that), or to an earlier run (``record``); values did not rule it out, or left it open."""
 
 
+UNKNOWN = "unknown"
+"""The ``optimizer`` of a slot in a state that no optimizer of the tables makes."""
+
+SAID = "named in `slots:`"
+"""That of a slot of which only the user says what it is."""
+
+
 class Fading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A start of which ``decay`` is left with every step that the integer at ``clock`` counts."""
 
@@ -140,8 +147,15 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         >>> Slot(path=LeafPath(("opt", "nu")), param=LeafPath(("w",)), name="nu", power=-2, optimizer="rmsprop").title
         "nu of a state like rmsprop's"
         """
-        family = f"a state like {self.optimizer}'s" if self.optimizer else "an unknown state"
+        family = f"a state like {self.optimizer}'s" if self.is_recognised else "an unknown state"
+        if self.optimizer == SAID:
+            family = "a state that `slots:` names"
         return f"{self.name} of {self.factory or family}"
+
+    @property
+    def is_recognised(self) -> bool:
+        """True if the tables have a state of that form."""
+        return self.optimizer not in ("", UNKNOWN, SAID)
 
     @property
     def is_settled(self) -> bool:
