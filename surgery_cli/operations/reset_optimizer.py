@@ -15,6 +15,7 @@ from surgery_cli.draft.settings import check_finite
 from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Operation, Scene
+from surgery_cli.operations.nothing_to_reset import nothing_to_reset
 from surgery_cli.operations.set import Set
 from surgery_cli.optimizer.follow.initial_values import refilled, taking_param
 from surgery_cli.tree.dtypes import is_floating
@@ -73,12 +74,7 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         slots = [draft.slots[path] for path in scene.select(self, draft)]
         if not slots and not self.optional:
-            raise PlanError(
-                "the edit names no slot of the optimizer state",
-                why=_why_none(draft),
-                fix=_fix_none(draft),
-                field="at",
-            )
+            raise nothing_to_reset(draft, self.patterns)
         scene.settle((slot.param for slot in slots), draft)
         if self.fill is not None and slots and not any(map(_needs_fill, slots)):
             raise PlanError(
@@ -137,25 +133,6 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
 
 def _needs_fill(slot: Slot) -> bool:
     return slot.fresh is None and not slot.takes_param
-
-
-def _why_none(draft: Draft) -> str:
-    if any(slot.in_optimizer for slot in draft.slots.values()):
-        return "slots are the leaves that `surgery inspect --optimizer` shows as twins of params"
-    if draft.clocks:
-        return "slots are found by the params that they mirror, and the tree has no such params"
-    return "no state of an optimizer is known in the tree"
-
-
-def _fix_none(draft: Draft) -> str:
-    if draft.items.is_partial:
-        return "leave `--item` out: the params may stand in another item of the step"
-    if draft.clocks and not draft.slots:
-        return (
-            "put the params beside it first: `surgery insert-item CKPT NEW params --with PARAMS`;"
-            " or let the script begin with its own fresh state and not restore this one"
-        )
-    return "name params or slots, or leave out the pattern to reset all slots"
 
 
 def _restarted_clocks(slots: Iterable[Slot], draft: Draft, scene: Scene) -> dict[LeafPath, Output]:
