@@ -18,6 +18,7 @@ from surgery_cli.operations.base import Operation, Scene
 from surgery_cli.operations.nothing_to_reset import nothing_to_reset
 from surgery_cli.operations.set import Set
 from surgery_cli.optimizer.follow.initial_values import refilled, taking_param
+from surgery_cli.optimizer.follow.refusals import why_no_start
 from surgery_cli.tree.dtypes import is_floating
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafSpec
@@ -124,7 +125,7 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
             )
             raise PlanError(
                 f"the initial value of '{slot.path}' is not known",
-                why=f"{slot.title} starts at a setting of the optimizer, which is not on disk",
+                why=why_no_start(slot),
                 fix=worded("give it with {fill}, {}or leave these slots out with {except}", usual),
                 field="fill",
             )

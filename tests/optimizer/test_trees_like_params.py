@@ -301,6 +301,52 @@ def test_what_is_said_of_a_node_is_obeyed_or_refused(name: str) -> None:
                 assert said or asked(found, node) or counts, node
 
 
+# --- what is said where a start is missing ------------------------------------------------------------------
+
+
+def below_opt(m: Any, v: Any) -> dict[str, Any]:
+    return {"opt": {"exp_avg": m, "exp_avg_sq": v}}
+
+
+STARTLESS = {
+    "unknown": (below_opt, {}, ("opt/exp_avg", "opt/exp_avg_sq")),
+    "told below `opt`": (below_opt, powers_of("opt/exp_avg", "opt/exp_avg_sq"), None),
+    "told beside params": (MOMENTS["beside params"], powers_of("m1", "v"), None),
+}
+
+
+@pytest.mark.parametrize("state", STARTLESS)
+@pytest.mark.parametrize("name", ["add", "reinit"])
+def test_one_line_has_the_whole_entry_that_a_start_needs(name: str, state: str) -> None:
+    """Once for each tree, and with what was said of it before: put in its place, the edit runs."""
+    layout, said, _ = STARTLESS[state]
+    slots = {node: {k: v for k, v in each.items() if k != "fresh"} for node, each in said.items()}
+    fields = {"shape": [6, 5], "init": "normal"} if name == "reinit" else {}
+    with pytest.raises(PlanError) as refused:
+        done(name, layout, slots=slots, **fields)
+    problems = refused.value.problems
+    assert "unknown's" not in str(refused.value)
+    assert "like named in" not in str(refused.value)
+    nodes = STARTLESS[state][2] or tuple(said)
+    assert tuple(problem.path for problem in problems) == nodes
+    entries: dict[str, Any] = {}
+    for problem in problems:
+        (line,) = re.findall(r"`slots: (.*?)`", problem.fix)
+        entries |= yaml.safe_load(line.replace("X", "0"))
+    for node, entry in entries.items():
+        assert entry == {"power": "K", **slots.get(node, {}), "fresh": 0}
+    powers = {node: {**entry, "power": -1} for node, entry in entries.items()}
+    assert done(name, layout, slots=entries if said else powers, **fields)
+
+
+def test_a_note_gives_the_way_that_settles_all_of_them_once() -> None:
+    draft, *_ = done("rescale", below_opt)
+    (note,) = [str(note) for note in draft.notes if "are kept as they were" in str(note)]
+    assert note.count("--like-init") == 1
+    assert note.count("slots: {opt/exp_avg: {power: K}}") == 1
+    assert note.count("slots: {opt/exp_avg_sq: {power: K}}") == 1
+
+
 # --- runs on disk ---------------------------------------------------------------------------------------------
 
 
@@ -434,6 +480,6 @@ def test_a_factor_says_what_it_leaves_and_inspect_what_is_assumed(
     )
     (said,) = [str(note) for note in report.consequences]
     assert "'ema', 'm1', 'v'" in said
-    assert "`slots: {m1: {power: K}}`" in said
+    assert "`slots: {m1: {power: K}, v: {power: K}}`" in said
     notes = [str(note) for note in surgery.inspect(str(trained[0]), optimizer=True).notes]
     assert sum("is taken for a copy of 'params'" in note for note in notes) == 2

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from surgery_cli.draft.effect import Draws, Effect
-from surgery_cli.draft.placeholders import slots_line
+from surgery_cli.draft.effect import Draws, Effect, is_new
+from surgery_cli.draft.placeholders import slots_lines
 from surgery_cli.draft.slots import Slot
+from surgery_cli.optimizer.follow.refusals import POWER_K
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import InPlan, worded
 from surgery_cli.words.notes import Consequence
@@ -17,7 +18,7 @@ class Beside:
     """The copies of params that an edit changes: which it leaves alone, and which it names itself."""
 
     def __init__(self, effect: Effect) -> None:
-        self._is_drawn = isinstance(effect, Draws)
+        self._is_drawn, self._is_new = isinstance(effect, Draws), is_new(effect)
         self._alone: dict[LeafPath, Slot] = {}
         self._named: dict[LeafPath, Slot] = {}
 
@@ -32,10 +33,18 @@ class Beside:
             how = "name them to edit them, too"
             if self._is_drawn:
                 how = f"named as well, they would draw other values; {_copying(self._alone)}"
-            moment = next((node for node, copy in self._alone.items() if copy.assumed), None)
-            if moment is not None:
-                line = InPlan(slots_line(moment, power="K"))
-                how = worded("{}; a moment of an optimizer follows if you add {}", how, line)
+            entry = {"power": "K", "fresh": "X"} if self._is_new else {"power": "K"}
+            unsaid = {str(node): entry for node, copy in self._alone.items() if copy.assumed}
+            if unsaid:
+                line = InPlan(slots_lines(unsaid))
+                start = " and X its initial value" if self._is_new else ""
+                how = worded(
+                    "{}; moments of an optimizer follow if you add {}, with {}{}",
+                    how,
+                    line,
+                    POWER_K,
+                    start,
+                )
             found.append(
                 Consequence(
                     DocsPage.OPTIMIZERS,

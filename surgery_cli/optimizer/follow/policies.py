@@ -235,7 +235,8 @@ class _Carrying:
                 self._apply(slot, (), "keep")
                 self._kept.add_without_start(slot)
                 return
-            raise unknown_start(slot, may_stay=spec is None)
+            self.refused.setdefault(slot.node, unknown_start(slot, may_stay=spec is None))
+            return
         effect = self._effect_on(slot.param) if isinstance(self._effect, Masks) else None
         if isinstance(effect, Masks):
             changes = masked(slot, self._draft.leaves[slot.path].recipe, effect, fresh)

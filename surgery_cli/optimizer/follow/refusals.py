@@ -45,22 +45,44 @@ def cannot_follow(slot: Slot, name: str) -> Problem:
     )
 
 
-def unknown_start(slot: Slot, *, may_stay: bool = True) -> PlanError:
-    """A slot is to restart, and nobody knows at what; ``may_stay``: it could be left as it is instead."""
-    return PlanError(
-        f"the initial value of '{slot.path}' is not known",
-        why=f"{slot.title} starts at a setting of the optimizer, which is not on disk",
+def unknown_start(slot: Slot, *, may_stay: bool = True) -> Problem:
+    """The slots of a field are to restart, and nobody knows at what; ``may_stay``: they could stay as they are."""
+    by_kind = worded("; or {}, if it is optax's default", KIND) if slot.is_recognised else ""
+    return Problem(
+        f"the initial value of '{slot.node}' is not known",
+        why=why_no_start(slot),
         fix=Text(
             worded("use {optimizer: keep}, or ") if may_stay else "",
-            worded(
-                "add {}, with X that value; or {}, if it is optax's default; or {}",
-                InPlan(slots_line(slot.node, fresh="X")),
-                KIND,
-                LIKE_INIT,
-            ),
+            start_line(slot),
+            by_kind,
+            "; or ",
+            LIKE_INIT,
         ),
-        path=str(slot.path),
+        path=str(slot.node),
     )
+
+
+def why_no_start(slot: Slot) -> str:
+    """Why the number is not known at which the optimizer starts a slot."""
+    if slot.is_recognised:
+        return f"{slot.title} starts at a setting of the optimizer, which is not on disk"
+    return f"nothing tells at what a script starts {slot.title}"
+
+
+def start_line(slot: Slot) -> Text:
+    """What says at which number slots start: the whole entry, with what was said of them before."""
+    if slot.is_recognised:
+        return worded("add {}, with X that value", InPlan(slots_line(slot.node, fresh="X")))
+    said = {"power": "K" if slot.power is None else str(slot.power)}
+    said |= {"even": "true"} if slot.is_even else {}
+    said |= {"second_moment": "true"} if slot.is_second_moment else {}
+    power = "" if slot.power is not None else f" and {POWER_K}"
+    return worded(
+        "add {}, with X that value{}", InPlan(slots_line(slot.node, **said, fresh="X")), power
+    )
+
+
+POWER_K: Final = "K its power (-1 holds gradients, -2 their squares: say `even: true` as well)"
 
 
 SETTLES_FACTORING: Final = worded(
