@@ -301,6 +301,62 @@ def test_what_is_said_of_a_node_is_obeyed_or_refused(name: str) -> None:
                 assert said or asked(found, node) or counts, node
 
 
+# --- one of two -----------------------------------------------------------------------------------------------
+
+HALVES = [
+    *EXAMPLES,
+    ("rescale", {"by": 0.5, "optimizer": "transform"}),
+    ("rescale", {"by": 0.5, "optimizer": "reset"}),
+    ("reinit", {"optimizer": "reset"}),
+    ("reset-optimizer", {"at": "params"}),
+    ("reset-optimizer", {"at": "params/Dense_0"}),
+]
+
+
+def has_other_values(node: str, after: Mapping[LeafPath, Any], own: InMemory) -> bool:
+    """True if something stands in a tree that did not stand there before."""
+    old = np.concatenate([v.ravel() for v in values_below(node, own.values).values()])
+    return any(
+        not np.isin(v, old.astype(v.dtype)).all() for v in values_below(node, after).values()
+    )
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("layout", TOLD)
+@pytest.mark.parametrize(("name", "fields"), HALVES)
+def test_one_of_two_trees_never_follows_alone(
+    name: str, fields: dict[str, Any], layout: str, which: int
+) -> None:
+    told, other = (list(TOLD[layout].items())[at] for at in (which, 1 - which))
+    slots = dict([told])
+    try:
+        _, after, own = done(name, MOMENTS[layout], slots=slots, **fields)
+    except PlanError as refused:
+        if {problem.path for problem in refused.problems} != {other[0]}:
+            raise
+        alone = done(name, MOMENTS[layout], slots={**slots, other[0]: {"ignore": True}}, **fields)
+        copy = done(name, MOMENTS[layout], slots={**slots, other[0]: {"copy": True}}, **fields)
+        assert has_other_values(told[0], *alone[1:]) or has_other_values(other[0], *copy[1:])
+        return
+    assert not has_other_values(told[0], after, own)
+
+
+@pytest.mark.parametrize("said", [{"ignore": True}, {"copy": True}, {"power": -2, "even": True}])
+@pytest.mark.parametrize("layout", TOLD)
+def test_one_of_two_trees_follows_once_the_other_is_said(layout: str, said: dict[str, Any]) -> None:
+    (first, known), (second, _) = TOLD[layout].items()
+    _, after, own = done("rescale", MOMENTS[layout], slots={first: known, second: said}, by=0.5)
+    for node, factor in ((first, 2.0), (second, 4.0 if "power" in said else 1.0)):
+        for key, values in values_below(node, after).items():
+            before = own.values[LeafPath((*node_keys(node), *key.split("/")))]
+            is_named = LeafPath(("params", *key.split("/"))) == FIRST
+            np.testing.assert_array_equal(values, before * np.float32(factor if is_named else 1))
+
+
+def node_keys(node: str) -> list[str | int]:
+    return [int(key) if key.isdigit() else key for key in node.split("/")]
+
+
 # --- what is said where a start is missing ------------------------------------------------------------------
 
 
@@ -459,6 +515,34 @@ def test_what_is_ignored_is_left_alone(
     _, found = applied(trained[0], tmp_path / "new", RESIZE, slots=slots)
     before = trained[1][name]["Dense_0"]["kernel"]
     np.testing.assert_array_equal(found[name]["Dense_0"]["kernel"], before)
+
+
+def test_a_record_of_one_of_two_trees_is_no_word_of_the_other(
+    trained: tuple[Path, Any], tmp_path: Path
+) -> None:
+    shorter = {"op": "resize", "at": "params/Dense_0/kernel", "axis": 1, "size": 2}
+    applied(trained[0], tmp_path / "first", shorter, slots={"m1": {"power": -1}})
+    rescale = {"op": "rescale", "at": "params/Dense_1/kernel", "by": 4.0}
+    with pytest.raises(PlanError, match="nothing says what 'v' beside it is"):
+        applied(tmp_path / "first", tmp_path / "second", rescale)
+    squares = {"v": {"power": -2, "even": True}}
+    _, found = applied(tmp_path / "first", tmp_path / "third", rescale, slots=squares)
+    for name, factor in (("m1", 1 / 4), ("v", 1 / 16)):
+        before = trained[1][name]["Dense_1"]["kernel"]
+        np.testing.assert_array_equal(found[name]["Dense_1"]["kernel"], before * np.float32(factor))
+
+
+def test_a_reset_takes_one_of_two_trees_only_by_its_name(
+    trained: tuple[Path, Any], tmp_path: Path
+) -> None:
+    slots = {"m1": {"power": -1, "fresh": 0}}
+    with pytest.raises(PlanError, match="nothing says what 'v' beside it is"):
+        applied(trained[0], tmp_path / "all", {"op": "reset-optimizer"}, slots=slots)
+    named = {"op": "reset-optimizer", "at": "m1"}
+    _, found = applied(trained[0], tmp_path / "one", named, slots=slots)
+    assert not found["m1"]["Dense_0"]["kernel"].any()
+    before = trained[1]["v"]["Dense_0"]["kernel"]
+    np.testing.assert_array_equal(found["v"]["Dense_0"]["kernel"], before)
 
 
 def test_stated_moments_may_be_put_into_a_state_one_by_one(

@@ -147,6 +147,18 @@ def half_told(told: Slot, missing: Slot) -> Problem:
     )
 
 
+def half_told_beside(told: Slot, missing: Slot, or_else: str) -> Problem:
+    """Slots would follow that the user named, while a tree beside them stays of which nobody said what it is."""
+    ways = missing.assumed.settled_by if missing.assumed is not None else ""
+    return Problem(
+        f"'{told.node}' would follow the edit, and nothing says what '{missing.node}' beside it is",
+        why="the slots of one state follow an edit together or not at all",
+        fix=Text(ways, "; or ", or_else),
+        path=str(missing.node),
+        field="slots",
+    )
+
+
 def refuse_policy(edit: Edit, policy: str | None, *, takes: bool) -> None:
     """Raise if nothing could follow the edit by this policy, whatever the optimizer; ``takes``: from a donor."""
     if edit.effect == Scales(0) and policy in ("transform", "warm"):
