@@ -138,7 +138,10 @@ A field of `slots:` is the node that mirrors the params, and says of it:
   moments, rename the moments too, in a run before; or `ignore` them in the plan that gives the params their old names.
 - `power`: the k above: how the slot goes with the size of its param. -1 holds gradients (a first moment), -2 their
   squares (a second moment, with `even: true` and `second_moment: true`, by which `warm` gives it its mean), 1 goes with
-  the param itself, 0 does not change.
+  the param itself, 0 keeps its size.
+- `even`: whether it keeps its signs under a negative factor, as squares do (`true`), or they turn with it, as those of
+  gradients do (`false`). Of an even power (-2, 0, 2) neither is taken for granted: a negative factor is refused until
+  it is said (of an array of factors by its values, so that it is 1).
 - `fresh`: its initial value, for a reset; `start`: what is left of that in it now, which no factor scales.
 - `copy: true`: it is a copy of the params beside the optimizer state: it goes where they go, and keeps its values.
 - `ignore: true`: it is no twin of any param; edits of params leave it alone.

@@ -81,8 +81,9 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     If p' = c·p and the function computed stays the same, slot' = sign(c)^odd · |c|^power · slot.
 
-    ``power`` is None where the disk cannot tell. ``relation`` says how its shape follows from the param's:
-    ``same``, ``stacked`` (a leading axis), ``scalar`` (one number), ``one`` (a ``(1,)`` placeholder), ``axis`` (a
+    ``power`` is None where the disk cannot tell. ``is_even`` if signs do not follow that of the factor; whether they
+    do ``is_sign_open`` where somebody said an even power alone. ``relation`` says how its shape follows from the
+    param's: ``same``, ``stacked`` (a leading axis), ``scalar`` (one number), ``one`` (a ``(1,)`` placeholder), ``axis`` (a
     vector for one axis, ``axis`` below), ``factored`` (rows or columns of a factored second moment), ``hole`` (nothing
     is stored: None or an empty container where the optimizer leaves out the param, or all params below the node
     ``param``; it moves with them and has no values), ``other``.
@@ -110,6 +111,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     name: str
     power: int | None
     is_even: bool = False
+    is_sign_open: bool = False
     relation: str = "same"
     axis: int | None = None
     is_params_like: bool = False

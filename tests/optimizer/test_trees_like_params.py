@@ -22,7 +22,7 @@ from surgery_cli.cli.main import run
 from surgery_cli.compute.host import HostKit
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.engine.evaluation import Evaluation
-from surgery_cli.errors import PlanError
+from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.table import operations
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.planning.reading import plan_from_document
@@ -355,6 +355,70 @@ def test_one_of_two_trees_follows_once_the_other_is_said(layout: str, said: dict
 
 def node_keys(node: str) -> list[str | int]:
     return [int(key) if key.isdigit() else key for key in node.split("/")]
+
+
+# --- signs of even powers ---------------------------------------------------------------------------------
+
+FACTORS = {
+    "a number": -2.0,
+    "an array": [[1.0, -2.0, 4.0]] * 4,
+    "an array of positives": [[2.0] * 3] * 4,
+}
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+@pytest.mark.parametrize("even", [None, True, False])
+@pytest.mark.parametrize("power", [-2, -1, 0, 2])
+@pytest.mark.parametrize("below", ["opt", "moments"])
+def test_signs_of_an_even_power_follow_a_negative_factor_as_is_said(
+    below: str, power: int, even: bool | None, factor: str, tmp_path: Path
+) -> None:
+    values, slot = network(0), network(1)
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "old", {"params": values, below: {"slot": slot}})
+    by: Any = FACTORS[factor]
+    if isinstance(by, list):
+        np.save(tmp_path / "by.npy", np.array(by, np.float32))
+        by = str(tmp_path / "by.npy")
+    edit = {"op": "rescale", "at": "params/Dense_0/kernel", "by": by}
+    slots = {f"{below}/slot": {"power": power} | ({} if even is None else {"even": even})}
+    c = np.array(FACTORS[factor], np.float32)
+    if power % 2 == 0 and even is None and (c < 0).any():
+        kind = PlanError if c.ndim == 0 else ValueRefusal
+        with pytest.raises(kind, match="nothing says whether its signs follow") as refused:
+            applied(tmp_path / "old", tmp_path / "new", edit, slots=slots)
+        assert "even: true" in refused.value.problems[0].fix
+        assert not (tmp_path / "new").exists()
+        return
+    _, found = applied(tmp_path / "old", tmp_path / "new", edit, slots=slots)
+    sign = np.float32(1) if even else np.sign(c)
+    wanted = slot["Dense_0"]["kernel"] * sign * np.abs(c) ** power
+    np.testing.assert_allclose(found[below]["slot"]["Dense_0"]["kernel"], wanted, 1e-6)
+
+
+def test_a_record_keeps_that_signs_were_not_said(trained: tuple[Path, Any], tmp_path: Path) -> None:
+    slots = {"m1": {"power": -1}, "v": {"power": -2}}
+    rescale = {"op": "rescale", "at": "params/Dense_0/kernel", "by": 2.0}
+    applied(trained[0], tmp_path / "first", rescale, slots=slots)
+    with pytest.raises(PlanError, match="nothing says whether its signs follow"):
+        applied(tmp_path / "first", tmp_path / "second", rescale | {"by": -2.0})
+    squares = {"v": {"power": -2, "even": True}}
+    _, found = applied(
+        tmp_path / "first", tmp_path / "third", rescale | {"by": -2.0}, slots=squares
+    )
+    np.testing.assert_array_equal(
+        found["v"]["Dense_0"]["kernel"], trained[1]["v"]["Dense_0"]["kernel"] / np.float32(16)
+    )
+
+
+@pytest.mark.parametrize("said", [{}, {"even": True}])
+def test_new_places_of_an_even_power_hold_no_zeros(
+    trained: tuple[Path, Any], tmp_path: Path, said: dict[str, Any]
+) -> None:
+    """It may hold squares, by whose roots an optimizer divides."""
+    slots = {"m1": {"power": -1}, "v": {"power": -2, **said}}
+    _, found = applied(trained[0], tmp_path / "new", RESIZE, slots=slots)
+    assert (found["v"]["Dense_0"]["kernel"][:, 3:] > 0).all()
 
 
 # --- what is said where a start is missing ------------------------------------------------------------------

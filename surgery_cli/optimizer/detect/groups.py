@@ -14,7 +14,7 @@ from surgery_cli.draft.assumptions import (
     together,
 )
 from surgery_cli.draft.placeholders import FACTORY, KIND, slots_line
-from surgery_cli.draft.slots import Slot
+from surgery_cli.draft.slots import SAID, Slot
 from surgery_cli.optimizer.detect.factoring import factoring_of
 from surgery_cli.optimizer.detect.mirrors import Mirror, Pair
 from surgery_cli.optimizer.detect.shapes import relation_in_factored
@@ -114,6 +114,7 @@ class Group(msgspec.Struct, kw_only=True):
             name=self.name,
             power=power,
             is_even=field.is_even if field else False,
+            is_sign_open=self.family == SAID and said.leaves_sign_open,
             is_params_like=field.is_params_like if field else False,
             in_optimizer=self.in_optimizer,
             is_second_moment=field.is_second_moment if field else False,

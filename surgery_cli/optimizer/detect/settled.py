@@ -34,6 +34,7 @@ class Settled(
     kinds: tuple[str, ...] = ()
     power: int | None = None
     is_even: bool = False
+    is_sign_open: bool = False
     is_second_moment: bool = False
     is_params_like: bool = False
     fresh: float | None = None
@@ -46,7 +47,7 @@ class Settled(
 
 
 _OF_SLOTS: Final = (
-    "power", "is_even", "is_second_moment", "is_params_like", "fresh", "start", "faded", "assumed",
+    "power", "is_even", "is_sign_open", "is_second_moment", "is_params_like", "fresh", "start", "faded", "assumed",
     "fresh_assumed", "donor_assumed",
 )  # fmt: skip
 """What a slot and the record say of its field alike."""

@@ -39,6 +39,11 @@ class SlotHint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.copy or self.field is not None
 
     @property
+    def leaves_sign_open(self) -> bool:
+        """True if it says an even power, and not whether signs follow that of a factor: both are to be found."""
+        return self.power is not None and self.power % 2 == 0 and self.even is None
+
+    @property
     def field(self) -> Field | None:
         """The same as a field of a state; None if the power is not said."""
         return self.instead_of(Field(fresh=None))

@@ -25,6 +25,7 @@ from surgery_cli.optimizer.follow.param_copies import Beside
 from surgery_cli.optimizer.follow.refusals import (
     cannot_follow,
     half_told,
+    open_signs,
     refuse_negative,
     refuse_policy,
     unknown_start,
@@ -198,6 +199,7 @@ class _Carrying:
                 self._apply(slot, (change,), policy)
             return
         slots = [as_gathered(slot, self._draft.leaves[slot.path]) for slot in slots]
+        self.refused.update(open_signs(slots, effect))
         leaves = self._draft.leaves
         steps = {slot.path: followed(slot, leaves[slot.path].recipe, effect) for slot in slots}
         stuck = [slot for slot in slots if steps[slot.path] is None]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from surgery_cli.draft.effect import Scales, is_new, may_be_negative
+from surgery_cli.draft.effect import Effect, Scales, is_new, may_be_negative
+from surgery_cli.draft.kernels.scale import SIGNS_OF_POWERS
 from surgery_cli.draft.placeholders import KIND, slots_line
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.draft.slots import LEAST_FACTORED, Slot
@@ -73,13 +74,19 @@ def start_line(slot: Slot) -> Text:
     """What says at which number slots start: the whole entry, with what was said of them before."""
     if slot.is_recognised:
         return worded("add {}, with X that value", InPlan(slots_line(slot.node, fresh="X")))
-    said = {"power": "K" if slot.power is None else str(slot.power)}
-    said |= {"even": "true"} if slot.is_even else {}
-    said |= {"second_moment": "true"} if slot.is_second_moment else {}
+    said = {"power": "K"} | _said_of(slot)
     power = "" if slot.power is not None else f" and {POWER_K}"
     return worded(
         "add {}, with X that value{}", InPlan(slots_line(slot.node, **said, fresh="X")), power
     )
+
+
+def _said_of(slot: Slot) -> dict[str, str]:
+    """What was said in `slots:` of a slot."""
+    said = {} if slot.power is None else {"power": str(slot.power)}
+    if slot.power is not None and not slot.is_sign_open and (slot.is_even or slot.power % 2 == 0):
+        said["even"] = str(slot.is_even).lower()
+    return said | ({"second_moment": "true"} if slot.is_second_moment else {})
 
 
 POWER_K: Final = "K its power (-1 holds gradients, -2 their squares: say `even: true` as well)"
@@ -133,6 +140,28 @@ def other_partition(param: LeafPath, hole: Slot) -> Problem:
         fix="keep the number of axes; or `delete` the optimizer state in an edit before, and let the script begin with"
         " its own",
         path=str(hole.path),
+    )
+
+
+def open_signs(slots: Iterable[Slot], effect: Effect) -> dict[tuple[object, ...], Problem]:
+    """A problem for each tree of an even power that would follow a negative number, and nothing says with what sign."""
+    if not (isinstance(effect, Scales) and isinstance(effect.by, float | int) and effect.by < 0):
+        return {}
+    return {(s.node, "sign"): _sign_open(s) for s in slots if s.is_sign_open}
+
+
+def _sign_open(slot: Slot) -> Problem:
+    fresh = {} if slot.fresh is None else {"fresh": f"{slot.fresh:g}"}
+    return Problem(
+        f"'{slot.node}' has an even power, and nothing says whether its signs follow a negative factor",
+        why=SIGNS_OF_POWERS,
+        fix=worded(
+            "add {} if it holds squares or magnitudes, with `even: false` if its signs follow the gradients; or use"
+            " {optimizer: keep}, `reset` or `warm`",
+            InPlan(slots_line(slot.node, **_said_of(slot), even="true", **fresh)),
+        ),
+        path=str(slot.node),
+        field="slots",
     )
 
 
