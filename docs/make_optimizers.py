@@ -128,8 +128,9 @@ Adam has no state, so that on disk a clip looks like a trust ratio or a sign. Fo
   `chain(adam(...), ema(0.9))`, where `{opt_state/1/ema: {power: 0}}` is right unless a trust ratio stands between. Each
   tree of slots by its path or a pattern, with its power, e.g.
   `{opt_state/1/0/mu: {power: -1}, opt_state/1/0/nu: {power: -2, even: true}}`. The slots of one state are said together
-  or not at all, and so are trees like the params that stand beside each other outside of `opt_state` (`m` and `v`), but
-  for those whose names say that they are copies. What is said is followed, or refused where it cannot be: of a part of a tree that is known as a whole.
+  or not at all, and so are trees like the params that stand beside each other outside of `opt_state` (`m` and `v`),
+  but for those whose names say that they are copies. What is said is followed, or refused where it cannot be: of a
+  part of a tree that is known as a whole.
 
 A field of `slots:` is the node that mirrors the params, and says of it:
 

@@ -82,11 +82,12 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     If p' = c·p and the function computed stays the same, slot' = sign(c)^odd · |c|^power · slot.
 
     ``power`` is None where the disk cannot tell. ``is_even`` if signs do not follow that of the factor; whether they
-    do ``is_sign_open`` where somebody said an even power alone. ``relation`` says how its shape follows from the
-    param's: ``same``, ``stacked`` (a leading axis), ``scalar`` (one number), ``one`` (a ``(1,)`` placeholder), ``axis`` (a
-    vector for one axis, ``axis`` below), ``factored`` (rows or columns of a factored second moment), ``hole`` (nothing
-    is stored: None or an empty container where the optimizer leaves out the param, or all params below the node
-    ``param``; it moves with them and has no values), ``other``.
+    do ``is_sign_open`` where somebody said an even power alone.
+    ``relation`` says how its shape follows from the param's: ``same``, ``stacked`` (a leading axis), ``scalar``
+    (one number), ``one`` (a ``(1,)`` placeholder), ``axis`` (a vector for one axis, ``axis`` below), ``factored``
+    (rows or columns of a factored second moment), ``hole`` (nothing is stored: None or an empty container where the
+    optimizer leaves out the param, or all params below the node ``param``; it moves with them and has no values),
+    ``other``.
     ``is_params_like`` marks copies of the params themselves (z, slow weights, EMA inside the optimizer): always
     carried. ``in_optimizer`` is False for copies beside the optimizer state (EMA params, target networks).
     ``fresh`` is the optimizer's own initial value (None: not known); ``takes_param`` if it starts as the param.
