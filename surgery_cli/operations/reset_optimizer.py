@@ -120,7 +120,7 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
         beside = [slot for slot in draft.slots.values() if slot.assumed and not slot.in_optimizer]
         texts = {path: path.text for slot in beside for path in (slot.path, slot.param)}
         named = set() if self.patterns else set(texts)
-        for pattern in self.patterns:
+        for pattern in self.patterns if beside else ():
             named |= PathPattern(pattern).named(texts).keys()
         staying = (slot for slot in beside if slot.path in named or slot.param in named)
         raise_all(half_told(slots, staying, "name the slots themselves"))
