@@ -34,9 +34,8 @@ class Assumption(msgspec.Struct, frozen=True, omit_defaults=True):
         >>> Assumption("a start of 0", ("yogi",), "say so").sentence("opt_state/0")
         "'opt_state/0' is taken for a start of 0, which is not proved: if it is yogi, say so"
         """
-        other = (
-            f": if it is {listed(self.unless, word='or')}, {self.settled_by}" if self.unless else ""
-        )
+        other = f"if it is {listed(self.unless, word='or')}, " if self.unless else ""
+        other = f": {other}{self.settled_by}" if self.settled_by else ""
         return f"'{node}' is taken for {self.taken_for}, which is not proved{other}"
 
 
@@ -145,7 +144,7 @@ def copy_of(params: LeafPath, node: LeafPath, *, needs_of: bool = False) -> Assu
     whose = f"of: {params}, " if needs_of else ""
     return Assumption(
         f"a copy of '{params}'",
-        ("a moment of an optimizer",),
+        (),
         worded(
             "add {} if it holds gradients (a first moment), with `{{{}power: -2, even: true, second_moment: true,"
             " fresh: 0}}` if their squares, with `{{{}copy: true}}` if it is a copy of the params, or with"
