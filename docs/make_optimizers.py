@@ -98,9 +98,10 @@ equal ones, in the same plan after the `reinit` of the params: `delete` the copy
 
 Metadata do not tell such a copy from a moment that a script's own optimizer keeps outside of `opt_state` (`m` and `v`
 beside `params`). A name does whose words all say params, an average or a target (`ema`, `target_params`,
-`teacher/params`). Any other tree like the params is taken for a copy, and where an edit puts values into it that were
-not there (`pad`, `resize`, `interpolate-positions`, `add`, `reinit` to another shape), preview and record name that as
-assumed; squares could become negative. `slots:` says that it holds moments: they then follow as those in `opt_state`.
+`teacher/params`). Any other tree like the params is taken for a copy, and goes where they go; where an edit would put
+values into it that were not there (`pad`, `resize`, `interpolate-positions`, `add`, `reinit` to another shape), it is
+refused: squares would become negative, and the next step NaN. `slots:` says what it is: moments (`power`, `fresh`),
+which then follow as those in `opt_state`, a copy (`copy: true`), or nothing of the kind (`ignore: true`).
 
 Behind a trust ratio, the scale of a param or another norm of a whole leaf (LARS, Adafactor's momentum, NovoGrad), a
 power holds for one factor of the leaf. Arrays of factors, and `normalize` along an `axis`, keep such slots with a note.
@@ -127,7 +128,9 @@ Adam has no state, so that on disk a clip looks like a trust ratio or a sign. Fo
   `chain(adam(...), ema(0.9))`, where `{opt_state/1/ema: {power: 0}}` is right unless a trust ratio stands between. Each
   tree of slots by its path or a pattern, with its power, e.g.
   `{opt_state/1/0/mu: {power: -1}, opt_state/1/0/nu: {power: -2, even: true}}`. The slots of one state are said together
-  or not at all. What is said is followed, or refused where it cannot be: of a part of a tree that is known as a whole.
+  or not at all, and so are trees like the params that stand beside each other outside of `opt_state` (`m` and `v`),
+  but for those whose names say that they are copies. What is said is followed, or refused where it cannot be: of a
+  part of a tree that is known as a whole.
 
 A field of `slots:` is the node that mirrors the params, and says of it:
 
@@ -135,13 +138,18 @@ A field of `slots:` is the node that mirrors the params, and says of it:
   `{opt_state/0/mu: {of: params, power: -1}}`. The keys below both must agree. Where params were renamed without their
   moments, rename the moments too, in a run before; or `ignore` them in the plan that gives the params their old names.
 - `power`: the k above: how the slot goes with the size of its param. -1 holds gradients (a first moment), -2 their
-  squares (a second moment, with `even: true`), 1 goes with the param itself, 0 does not change.
+  squares (a second moment, with `even: true` and `second_moment: true`, by which `warm` gives it its mean), 1 goes with
+  the param itself, 0 keeps its size.
+- `even`: whether it keeps its signs under a negative factor, as squares do (`true`), or they turn with it, as those of
+  gradients do (`false`). Of an even power (-2, 0, 2) neither is taken for granted: a negative factor is refused until
+  it is said (of an array of factors by its values, so that it is 1).
 - `fresh`: its initial value, for a reset; `start`: what is left of that in it now, which no factor scales.
+- `copy: true`: it is a copy of the params beside the optimizer state: it goes where they go, and keeps its values.
 - `ignore: true`: it is no twin of any param; edits of params leave it alone.
 
 In advice, `NAME`, `NODE`, `K`, `S` and `X` stand for what only you know; pasted as they are, they are refused. What a
 word settled is kept in the record of the result (`slots` in `surgery.json`), and need not be said again in a later
-run on it; whose a state is (`of`, `--params`) is asked again.
+run on it; whose a state is (`of`, `--params`) and what is ignored is asked again.
 
 ## What is taken for granted
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import msgspec
 import numpy as np
 import optax
 import orbax.checkpoint as ocp
@@ -520,6 +521,34 @@ STATE_EDITS: dict[str, list[dict[str, Any]]] = {
         {"op": "permute", "at": "params/head/w", "index": [2, 0, 1, 3]},
         {"op": "cast", "at": "opt_state/1/0/mu", "to": "bfloat16", "twins": "named"},
     ],
+    "renamed, rescaled": [
+        {"op": "rename", "at": "params/x_12", "to": "params/out"},
+        {"op": "rescale", "at": "params/head", "by": -0.5},
+    ],
+    "rescaled, swapped": [
+        {"op": "rescale", "at": "params/head", "by": -0.5},
+        {"op": "rename", "moves": {"params/head": "params/x_12", "params/x_12": "params/head"}},
+    ],
+    "rescaled, state renamed": [
+        {"op": "rescale", "at": "params/head", "by": -0.5},
+        {"op": "rename", "at": "opt_state", "to": "optimizer"},
+    ],
+    "rescaled, params renamed": [
+        {"op": "rescale", "at": "params/head", "by": -0.5},
+        {"op": "rename", "at": "params", "to": "model"},
+    ],
+    "copied, drawn": [
+        {"op": "copy", "at": "params/head", "to": "params/other"},
+        {"op": "reinit", "at": "params/head/w", "init": "normal", "optimizer": "warm"},
+    ],
+    "stacked, drawn": [
+        {"op": "stack", "at": ["params/head", "params/x_12"], "to": "params/both"},
+        {"op": "reinit", "at": "params/layers/w", "init": "normal", "optimizer": "warm"},
+    ],
+    "renamed, and from elsewhere": [
+        {"op": "rename", "at": "params/x_12", "to": "params/out"},
+        {"op": "replace", "at": "opt_state/1/0/mu/head", "with": "DONOR", "twins": "named"},
+    ],
     "from elsewhere": [
         {"op": "replace", "at": "opt_state/1/0/mu/head", "with": "DONOR", "twins": "named"}
     ],
@@ -564,11 +593,19 @@ def test_of_another_checkpoint_it_is_doubted_all_the_same(tmp_path: Path) -> Non
     edit = {"op": "rescale", "at": "params/a", "by": 2}
     plan = plan_from_document({"edits": [edit], "optimizer_kind": "adamw"})
     surgery.apply(str(tmp_path / "a"), str(tmp_path / "b"), plan)
-    for donor, is_doubted in (("a", False), ("other", True)):
-        taken = {"op": "replace", "at": "opt_state/1/0/mu/a", "twins": "named"}
-        taking = plan_from_document({"edits": [taken | {"with": str(tmp_path / donor)}]})
-        notes = map(str, surgery.plan(str(tmp_path / "b"), taking).notes)
-        assert any("same kind" in note for note in notes) == is_doubted, donor
+    moved = plan_from_document(
+        {"edits": [{"op": "rename", "at": "params/b", "to": "params/c"}, edit]}
+    )
+    moved = msgspec.structs.replace(moved, optimizer_kind="adamw")
+    surgery.apply(str(tmp_path / "a"), str(tmp_path / "renamed"), moved)
+    back = {"op": "rename", "at": "params/c", "to": "params/b"}
+    for result, before in (("b", []), ("renamed", [back])):
+        for donor, is_doubted in (("a", False), ("other", True)):
+            taken = {"op": "replace", "at": "opt_state/1/0/mu/a", "twins": "named"}
+            taken["with"] = str(tmp_path / donor)
+            taking = plan_from_document({"edits": [*before, taken]})
+            notes = map(str, surgery.plan(str(tmp_path / result), taking).notes)
+            assert any("same kind" in note for note in notes) == is_doubted, (result, donor)
 
 
 def test_values_of_two_optimizers_are_doubted_where_one_gave_half(tmp_path: Path) -> None:

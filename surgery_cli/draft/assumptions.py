@@ -10,6 +10,7 @@ import msgspec
 
 from surgery_cli.draft.placeholders import KIND, slots_line
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.advice import InPlan, worded
 from surgery_cli.words.lists import listed
 
 ADAM_FAMILY: Final = "Adam's family"
@@ -33,9 +34,8 @@ class Assumption(msgspec.Struct, frozen=True, omit_defaults=True):
         >>> Assumption("a start of 0", ("yogi",), "say so").sentence("opt_state/0")
         "'opt_state/0' is taken for a start of 0, which is not proved: if it is yogi, say so"
         """
-        other = (
-            f": if it is {listed(self.unless, word='or')}, {self.settled_by}" if self.unless else ""
-        )
+        other = f"if it is {listed(self.unless, word='or')}, " if self.unless else ""
+        other = f": {other}{self.settled_by}" if self.settled_by else ""
         return f"'{node}' is taken for {self.taken_for}, which is not proved{other}"
 
 
@@ -132,17 +132,27 @@ def same_kind_as(
     )
 
 
-def copy_of(params: LeafPath, node: LeafPath) -> Assumption:
-    """A tree like the params stands beside the optimizer state, and an edit of them gives it new values.
+def copy_of(params: LeafPath, node: LeafPath, *, needs_of: bool = False) -> Assumption:
+    """A tree like the params stands beside the optimizer state, and nothing says what it is.
+
+    ``needs_of``: who says it must say whose it is as well.
 
     >>> copy_of(LeafPath(("params",)), LeafPath(("v",))).sentence("v").partition(":")[0]
     "'v' is taken for a copy of 'params', which is not proved"
     """
+    of = {"of": str(params)} if needs_of else {}
+    whose = f"of: {params}, " if needs_of else ""
     return Assumption(
         f"a copy of '{params}'",
-        ("a moment of an optimizer",),
-        f"add {slots_line(node, power='K')} to the plan, with its power K: -1 holds gradients, -2 their squares"
-        " (say `even: true` as well)",
+        (),
+        worded(
+            "add {} if it holds gradients (a first moment), with `{{{}power: -2, even: true, second_moment: true,"
+            " fresh: 0}}` if their squares, with `{{{}copy: true}}` if it is a copy of the params, or with"
+            " `{{ignore: true}}` if no edit of params shall touch it",
+            InPlan(slots_line(node, **of, power="-1", fresh="0")),
+            whose,
+            whose,
+        ),
     )
 
 

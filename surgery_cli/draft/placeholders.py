@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from surgery_cli.tree.paths import LeafPath
@@ -21,5 +22,17 @@ def slots_line(node: LeafPath | str, **fields: str) -> str:
     >>> slots_line("opt_state/1/ema", power="K")
     '`slots: {opt_state/1/ema: {power: K}}`'
     """
-    said = ", ".join(f"{name}: {value}" for name, value in fields.items())
-    return f"`slots: {{{node}: {{{said}}}}}`"
+    return slots_lines({str(node): fields})
+
+
+def slots_lines(entries: Mapping[str, Mapping[str, str]]) -> str:
+    """The same for several trees at once.
+
+    >>> slots_lines({"m": {"power": "K"}, "v": {"power": "K"}})
+    '`slots: {m: {power: K}, v: {power: K}}`'
+    """
+    said = (
+        f"{node}: {{{', '.join(f'{name}: {value}' for name, value in fields.items())}}}"
+        for node, fields in entries.items()
+    )
+    return f"`slots: {{{', '.join(said)}}}`"

@@ -15,6 +15,13 @@ Source: TypeAlias = Literal["disk", "word", "run", "record", "values", "undecide
 record keeps that), or to an earlier run (``record``); values did not rule it out, or left it open."""
 
 
+UNKNOWN = "unknown"
+"""The ``optimizer`` of a slot in a state that no optimizer of the tables makes."""
+
+SAID = "named in `slots:`"
+"""That of a slot of which only the user says what it is."""
+
+
 class Fading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A start of which ``decay`` is left with every step that the integer at ``clock`` counts."""
 
@@ -74,11 +81,13 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     If p' = c·p and the function computed stays the same, slot' = sign(c)^odd · |c|^power · slot.
 
-    ``power`` is None where the disk cannot tell. ``relation`` says how its shape follows from the param's:
-    ``same``, ``stacked`` (a leading axis), ``scalar`` (one number), ``one`` (a ``(1,)`` placeholder), ``axis`` (a
-    vector for one axis, ``axis`` below), ``factored`` (rows or columns of a factored second moment), ``hole`` (nothing
-    is stored: None or an empty container where the optimizer leaves out the param, or all params below the node
-    ``param``; it moves with them and has no values), ``other``.
+    ``power`` is None where the disk cannot tell. ``is_even`` if signs do not follow that of the factor; whether they
+    do ``is_sign_open`` where somebody said an even power alone.
+    ``relation`` says how its shape follows from the param's: ``same``, ``stacked`` (a leading axis), ``scalar``
+    (one number), ``one`` (a ``(1,)`` placeholder), ``axis`` (a vector for one axis, ``axis`` below), ``factored``
+    (rows or columns of a factored second moment), ``hole`` (nothing is stored: None or an empty container where the
+    optimizer leaves out the param, or all params below the node ``param``; it moves with them and has no values),
+    ``other``.
     ``is_params_like`` marks copies of the params themselves (z, slow weights, EMA inside the optimizer): always
     carried. ``in_optimizer`` is False for copies beside the optimizer state (EMA params, target networks).
     ``fresh`` is the optimizer's own initial value (None: not known); ``takes_param`` if it starts as the param.
@@ -103,6 +112,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     name: str
     power: int | None
     is_even: bool = False
+    is_sign_open: bool = False
     relation: str = "same"
     axis: int | None = None
     is_params_like: bool = False
@@ -140,8 +150,15 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         >>> Slot(path=LeafPath(("opt", "nu")), param=LeafPath(("w",)), name="nu", power=-2, optimizer="rmsprop").title
         "nu of a state like rmsprop's"
         """
-        family = f"a state like {self.optimizer}'s" if self.optimizer else "an unknown state"
+        family = f"a state like {self.optimizer}'s" if self.is_recognised else "an unknown state"
+        if self.optimizer == SAID:
+            family = "a state that `slots:` names"
         return f"{self.name} of {self.factory or family}"
+
+    @property
+    def is_recognised(self) -> bool:
+        """True if the tables have a state of that form."""
+        return self.optimizer not in ("", UNKNOWN, SAID)
 
     @property
     def is_settled(self) -> bool:

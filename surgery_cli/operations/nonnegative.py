@@ -58,7 +58,7 @@ def _why_not(path: LeafPath, draft: Draft) -> str:
         return ""
     if slot.is_even:
         return f"{slot.title} holds squares or magnitudes; the optimizer takes roots of them"
-    if slot.power is None and slot.fresh is None:
+    if slot.is_sign_open or (slot.power is None and slot.fresh is None):
         return f"nothing tells what {slot.name} is, and it may hold squares"
     return ""
 

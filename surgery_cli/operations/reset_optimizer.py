@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, ClassVar
 
@@ -13,12 +13,15 @@ from surgery_cli.draft.placeholders import KIND
 from surgery_cli.draft.recipe import SOURCE, Draft, Edited, Output, is_numeric
 from surgery_cli.draft.settings import check_finite
 from surgery_cli.draft.slots import Slot
-from surgery_cli.errors import Gathering, PlanError
+from surgery_cli.errors import Gathering, PlanError, raise_all
 from surgery_cli.operations.base import Operation, Scene
+from surgery_cli.operations.nothing_to_reset import nothing_to_reset
 from surgery_cli.operations.set import Set
 from surgery_cli.optimizer.follow.initial_values import refilled, taking_param
+from surgery_cli.optimizer.follow.param_copies import half_told
+from surgery_cli.optimizer.follow.refusals import why_no_start
 from surgery_cli.tree.dtypes import is_floating
-from surgery_cli.tree.paths import LeafPath, Selection
+from surgery_cli.tree.paths import LeafPath, PathPattern, Selection
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
@@ -73,13 +76,9 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         slots = [draft.slots[path] for path in scene.select(self, draft)]
         if not slots and not self.optional:
-            raise PlanError(
-                "the edit names no slot of the optimizer state",
-                why=_why_none(draft),
-                fix=_fix_none(draft),
-                field="at",
-            )
+            raise nothing_to_reset(draft, self.patterns)
         scene.settle((slot.param for slot in slots), draft)
+        self._refuse_half_told(slots, draft)
         if self.fill is not None and slots and not any(map(_needs_fill, slots)):
             raise PlanError(
                 worded("{fill: {:g}} would fill nothing", self.fill),
@@ -116,6 +115,16 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
             left += _schedules_left(states, reset) + _others_left(whole, reset)
         return reset.noting(*(Consequence(DocsPage.COUNTERS, said) for said in left))
 
+    def _refuse_half_told(self, slots: Sequence[Slot], draft: Draft) -> None:
+        """Raise PlanError if slots restart, and a tree that is named likewise stays which may be one of them."""
+        beside = [slot for slot in draft.slots.values() if slot.assumed and not slot.in_optimizer]
+        texts = {path: path.text for slot in beside for path in (slot.path, slot.param)}
+        named = set() if self.patterns else set(texts)
+        for pattern in self.patterns if beside else ():
+            named |= PathPattern(pattern).named(texts).keys()
+        staying = (slot for slot in beside if slot.path in named or slot.param in named)
+        raise_all(half_told(slots, staying, "name the slots themselves"))
+
     def _reset(self, slot: Slot, draft: Draft) -> Output:
         if slot.takes_param:
             return taking_param(draft, slot, "reset")
@@ -128,7 +137,7 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
             )
             raise PlanError(
                 f"the initial value of '{slot.path}' is not known",
-                why=f"{slot.title} starts at a setting of the optimizer, which is not on disk",
+                why=why_no_start(slot),
                 fix=worded("give it with {fill}, {}or leave these slots out with {except}", usual),
                 field="fill",
             )
@@ -137,25 +146,6 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
 
 def _needs_fill(slot: Slot) -> bool:
     return slot.fresh is None and not slot.takes_param
-
-
-def _why_none(draft: Draft) -> str:
-    if any(slot.in_optimizer for slot in draft.slots.values()):
-        return "slots are the leaves that `surgery inspect --optimizer` shows as twins of params"
-    if draft.clocks:
-        return "slots are found by the params that they mirror, and the tree has no such params"
-    return "no state of an optimizer is known in the tree"
-
-
-def _fix_none(draft: Draft) -> str:
-    if draft.items.is_partial:
-        return "leave `--item` out: the params may stand in another item of the step"
-    if draft.clocks and not draft.slots:
-        return (
-            "put the params beside it first: `surgery insert-item CKPT NEW params --with PARAMS`;"
-            " or let the script begin with its own fresh state and not restore this one"
-        )
-    return "name params or slots, or leave out the pattern to reset all slots"
 
 
 def _restarted_clocks(slots: Iterable[Slot], draft: Draft, scene: Scene) -> dict[LeafPath, Output]:

@@ -10,6 +10,7 @@ from surgery_cli.draft.assumptions import Assumption
 from surgery_cli.draft.effect import Effect, Keeps, Masks, Rearranges, moves_alone
 from surgery_cli.draft.recipe import Draft, EditOutcome, Output
 from surgery_cli.draft.slots import Slot
+from surgery_cli.errors import Problem, raise_all
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Remark
@@ -30,6 +31,9 @@ def with_outcome(
 
     ``named``: what the edit's patterns select; None if it selects nothing, but puts leaves somewhere. ``effect``: that
     of an edit of values.
+
+    Raises:
+        PlanError: a tree that is like the params, and may be no copy of them, would get new values as one.
     """
     chosen = set(changed if named is None else named)
     twins: Counter[str] = Counter()
@@ -40,6 +44,7 @@ def with_outcome(
         staying = {id(out) for path, out in before.leaves.items() if after.leaves.get(path) is out}
     changed_bytes = 0
     assumed: dict[tuple[LeafPath, Assumption], None] = {}
+    unsaid: dict[LeafPath, Problem] = {}
     for path, recipe in changed.items():
         old = before.leaves.get(path)
         is_new = bool(recipe.edits) and not recipe.is_by_reference
@@ -53,11 +58,12 @@ def with_outcome(
             twins[(arrived if is_old else recipe.policy) or "moved"] += 1
         if not is_old:
             slot = after.slots[path]
-            if slot.in_optimizer:
-                node, taken = slot.state, _assumption(slot, recipe.policy, effect)
-            else:
-                node, taken = slot.node, None if path in chosen else _of_copy(slot, recipe)
-            assumed |= {} if taken is None else {(node, taken): None}
+            if not slot.in_optimizer:
+                if path not in chosen and (copy := _of_copy(slot, recipe)) is not None:
+                    unsaid.setdefault(slot.node, _unsaid_copy(slot, copy))
+            elif (taken := _assumption(slot, recipe.policy, effect)) is not None:
+                assumed[slot.state, taken] = None
+    raise_all(unsaid.values())
     if effect is None:  # else they are a part of others
         twins["deleted"] = len(_gone(before, after) - chosen)
     told = {policy: n for policy, n in twins.items() if n}
@@ -92,12 +98,24 @@ def _has_new_values(leaf: Output, old: Output) -> bool:
 
 
 def _of_copy(slot: Slot, leaf: Output) -> Assumption | None:
-    """What a tree beside the optimizer state is taken for that was edited like its params: other values tell."""
+    """What a tree beside the optimizer state is taken for that was edited like its params: new values tell."""
     last = next(
         (one.effect for one in reversed(leaf.edits) if not isinstance(one.effect, Keeps)), None
     )
     is_same = leaf.policy != "carried" or (last is not None and moves_alone(last))
     return None if is_same else slot.assumed
+
+
+def _unsaid_copy(slot: Slot, taken: Assumption) -> Problem:
+    """A tree would get what a copy of the params gets, which makes no moments: squares become negative."""
+    return Problem(
+        f"'{slot.node}' would get new values as a copy of '{slot.root}', and nothing says that it is one",
+        why="it has the names and shapes of params, and so have the moments of an optimizer; in squares, values of"
+        " both signs make the next step NaN",
+        fix=taken.settled_by,
+        path=str(slot.node),
+        field="slots",
+    )
 
 
 def _assumption(slot: Slot, policy: str, effect: Effect | None) -> Assumption | None:

@@ -198,13 +198,13 @@ class Comparison:
         return {kind for one in both if one is not None for kind in one.kinds}
 
     def _of_others(self, draft: Draft, origin: Any) -> set[LeafPath]:
-        """The states that keep slots here which, by the record, were not made of those of ``origin``."""
+        """The states that keep slots here which, by the record, were not made of the very ones of ``origin``."""
         is_of_it = leaves_of(origin, self._checkpoint)
         return {
             slot.state
             for slot in draft.slots.values()
             for part in stored_in(draft.leaves[slot.path].recipe, beyond=is_computed)
-            if part.ref.source == SOURCE and not is_of_it(part.ref.path)
+            if part.ref.source == SOURCE and not is_of_it(part.ref.path, slot.node)
         }
 
     def _is_of_another_kind(self, slot: Slot, other: Any) -> bool:

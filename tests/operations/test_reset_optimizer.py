@@ -228,7 +228,7 @@ def test_schedules_that_go_on_are_named() -> None:
 @pytest.mark.parametrize(
     ("tree", "edit", "message"),
     [
-        ({"params": PARAMS}, ResetOptimizer(), "names no slot"),
+        ({"params": PARAMS}, ResetOptimizer(), "no state of an optimizer is known"),
         (state("adam", step=np.int32(3)), ResetOptimizer(at="step"), "names no slot"),
         (state("adam"), ResetOptimizer(optimizer="keep"), "takes no `optimizer`"),
         (state("rprop"), ResetOptimizer(fill=float("nan")), "`fill` is nan"),
@@ -239,6 +239,32 @@ def test_an_edit_without_a_slot_or_with_a_wrong_setting_is_refused(
 ) -> None:
     with pytest.raises(PlanError, match=message):
         resolved(tree, edit)
+
+
+MOMENTS = {"m": PARAMS, "v": PARAMS}
+
+
+@pytest.mark.parametrize(
+    ("state_of_it", "says", "helps"),
+    [
+        ({**MOMENTS, "step": np.int32(3)}, "'m' and 'v' are like the params", "{m: {power: -1,"),
+        ({"adam": {**MOMENTS, "t": np.int32(3)}}, "'adam/m' and 'adam/v' are", "{adam/m: {power"),
+        ({"momentum": PARAMS, "ema": PARAMS}, "'momentum' is like the params", "{momentum: {power"),
+        ({"ema": PARAMS, "step": np.int32(3)}, "but for what is known as a copy", "--like-init"),
+        ({"step": np.int32(3)}, "nothing in it mirrors the params", "--like-init"),
+    ],
+)
+@pytest.mark.parametrize("at", [(), "**"])
+def test_where_no_state_is_known_the_refusal_says_what_tells(
+    state_of_it: Any, says: str, helps: str, at: Any
+) -> None:
+    with pytest.raises(PlanError) as refused:
+        resolved({"params": PARAMS, **state_of_it}, ResetOptimizer(at=at))
+    (problem,) = refused.value.problems
+    assert "no state of an optimizer is known in the tree" in problem.what
+    assert says in problem.why
+    assert helps in problem.fix
+    assert "leave out the pattern" not in str(refused.value)
 
 
 def test_a_tree_without_optimizer_state_may_be_said_to_be_fine() -> None:

@@ -1,12 +1,13 @@
 """Trees like the params outside of optimizer state: an average, or the moments of an optimizer of the script's own.
 
-Metadata cannot tell them apart. Whatever brings values into such a tree that were not in it says what it takes it for,
-or was told by the name of the tree or by ``slots:``; and what ``slots:`` says is obeyed as it is below ``opt_state``.
+Metadata cannot tell them apart. Whatever brings values into such a tree that were not in it is refused, unless the name
+of the tree or ``slots:`` says what it is; and what ``slots:`` says is obeyed as it is below ``opt_state``.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,14 @@ from typing import Any
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
+import yaml
 
 from surgery_cli import surgery
 from surgery_cli.cli.main import run
 from surgery_cli.compute.host import HostKit
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.engine.evaluation import Evaluation
-from surgery_cli.errors import PlanError
+from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.table import operations
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.planning.reading import plan_from_document
@@ -41,6 +43,16 @@ MOMENTS = {
     "in a list": lambda m, v: {"adam": [m, v]},
     "beside an optimizer state": lambda m, v: {"opt_state": {"trace": m}, "fisher": v},
 }  # fmt: skip
+UNSAID = {
+    "beside params": ("m1", "v"),
+    "by optax's names": ("mu", "nu"),
+    "by names of averages": ("exp_avg", "exp_avg_sq"),
+    "in a dict": ("moments/first", "moments/second"),
+    "in a list": ("adam/0", "adam/1"),
+    "beside an optimizer state": ("fisher",),
+}
+"""The trees of which nothing says what they are."""
+
 PARAMS_BY_NAME = {
     "averages": lambda m, v: {"ema": m, "params_ema": v},
     "targets": lambda m, v: {"target_params": m, "teacher": {"params": v}},
@@ -103,23 +115,57 @@ def trees_with_new_values(draft: Draft, after: Mapping[LeafPath, Any], own: InMe
     }
 
 
+def refused_for(name: str, layout: str, **told: Any) -> set[str]:
+    """The trees because of which an operation's example is refused; what else is wrong with it is raised."""
+    try:
+        draft, *_ = done(name, MOMENTS[layout], **told)
+    except PlanError as error:
+        if any(problem.field != "slots" for problem in error.problems):
+            raise
+        return {str(problem.path) for problem in error.problems}
+    assert not any(taken.taken_for.startswith("a copy") for taken in assumed(draft))
+    return set()
+
+
 @pytest.mark.parametrize("layout", MOMENTS)
 @pytest.mark.parametrize(("name", "fields"), EDITS)
-def test_no_edit_puts_values_into_a_tree_of_unknown_meaning_without_a_word(
+def test_no_edit_puts_values_into_a_tree_of_unknown_meaning(
     name: str, fields: dict[str, Any], layout: str
 ) -> None:
-    draft, after, own = done(name, MOMENTS[layout], **fields)
-    new = trees_with_new_values(draft, after, own)
-    assert {each.node for each in assumed(draft)} == new
-    for each in assumed(draft):
-        assert f"`slots: {{{each.node}: {{power: K}}}}`" in each.sentence
+    """Which do is seen in the values that a copy gets where it is said to be one."""
+    copies = {node: {"copy": True} for node in UNSAID[layout]}
+    new = trees_with_new_values(*done(name, MOMENTS[layout], slots=copies, **fields))
+    assert refused_for(name, layout, **fields) == new
 
 
 def test_the_sweep_meets_edits_that_bring_new_values() -> None:
-    found = {
-        name for name, fields in EDITS if assumed(done(name, MOMENTS["in a dict"], **fields)[0])
-    }
+    found = {name for name, fields in EDITS if refused_for(name, "in a dict", **fields)}
     assert found >= {"add", "pad", "reinit", "resize", "interpolate-positions"}
+
+
+def entries_in(advice: str) -> list[dict[str, Any]]:
+    """The entries of ``slots:`` that a piece of advice has: the first as a whole, the others in its place."""
+    whole, *others = re.findall(r"`(\{.*?\}|slots: \{.*?\}\})`", advice)
+    (node,) = yaml.safe_load(whole)["slots"]
+    first = yaml.safe_load(whole)["slots"]
+    return [first, *({node: yaml.safe_load(other)} for other in others)]
+
+
+@pytest.mark.parametrize("layout", MOMENTS)
+@pytest.mark.parametrize("name", ["add", "pad", "reinit", "resize"])
+def test_every_entry_that_the_refusal_names_is_whole(name: str, layout: str) -> None:
+    """Pasted for each tree, whichever of them is true, the edit runs."""
+    fields = next(fields for one, fields in reversed(EDITS) if one == name)
+    with pytest.raises(PlanError) as refused:
+        done(name, MOMENTS[layout], **fields)
+    entries = [entries_in(problem.fix) for problem in refused.value.problems]
+    assert {node for each in entries for one in each for node in one} == set(UNSAID[layout])
+    assert {len(each) for each in entries} == {4}
+    for same in zip(*entries, strict=True):
+        slots = {node: said for entry in same for node, said in entry.items()}
+        draft, after, own = done(name, MOMENTS[layout], slots=slots, **fields)
+        new = trees_with_new_values(draft, after, own)
+        assert bool(new) == any("copy" in said for said in slots.values())
 
 
 @pytest.mark.parametrize("layout", PARAMS_BY_NAME)
@@ -145,6 +191,27 @@ TOLD = {
     "in a dict": powers_of("moments/first", "moments/second"),
     "in a list": powers_of("adam/0", "adam/1"),
 }
+
+
+def test_entries_for_a_copy_of_a_part_say_whose_it_is() -> None:
+    """Two layers are alike, so that without its place nothing tells which of them it may copy."""
+    tree = InMemory(
+        {
+            "params": {"a": network(0), "b": network(1)},
+            "opt_state": {"trace": {"a": network(2), "b": network(3)}},
+            "old": {"b": network(4)},
+        }
+    ).tree
+    place = LeafPath(("old", "b", "Dense_0", "kernel"))
+    slot = survey(tree).slots[place]
+    assert slot.assumed is not None
+    *kinds, ignored = entries_in(slot.assumed.settled_by)
+    for entry in kinds:
+        told = survey(tree, slots=entry)
+        assert told.questions == []
+        assert told.slots[place].assumed is None
+        assert str(told.slots[place].param) == "params/b/Dense_0/kernel"
+    assert place not in survey(tree, slots=ignored).slots
 
 
 def values_below(node: str, after: Mapping[LeafPath, Any]) -> dict[str, Any]:
@@ -234,6 +301,172 @@ def test_what_is_said_of_a_node_is_obeyed_or_refused(name: str) -> None:
                 assert said or asked(found, node) or counts, node
 
 
+# --- one of two -----------------------------------------------------------------------------------------------
+
+HALVES = [
+    *EXAMPLES,
+    ("rescale", {"by": 0.5, "optimizer": "transform"}),
+    ("rescale", {"by": 0.5, "optimizer": "reset"}),
+    ("reinit", {"optimizer": "reset"}),
+    ("reset-optimizer", {"at": "params"}),
+    ("reset-optimizer", {"at": "params/Dense_0"}),
+]
+
+
+def has_other_values(node: str, after: Mapping[LeafPath, Any], own: InMemory) -> bool:
+    """True if something stands in a tree that did not stand there before."""
+    old = np.concatenate([v.ravel() for v in values_below(node, own.values).values()])
+    return any(
+        not np.isin(v, old.astype(v.dtype)).all() for v in values_below(node, after).values()
+    )
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("layout", TOLD)
+@pytest.mark.parametrize(("name", "fields"), HALVES)
+def test_one_of_two_trees_never_follows_alone(
+    name: str, fields: dict[str, Any], layout: str, which: int
+) -> None:
+    told, other = (list(TOLD[layout].items())[at] for at in (which, 1 - which))
+    slots = dict([told])
+    try:
+        _, after, own = done(name, MOMENTS[layout], slots=slots, **fields)
+    except PlanError as refused:
+        if {problem.path for problem in refused.problems} != {other[0]}:
+            raise
+        alone = done(name, MOMENTS[layout], slots={**slots, other[0]: {"ignore": True}}, **fields)
+        copy = done(name, MOMENTS[layout], slots={**slots, other[0]: {"copy": True}}, **fields)
+        assert has_other_values(told[0], *alone[1:]) or has_other_values(other[0], *copy[1:])
+        return
+    assert not has_other_values(told[0], after, own)
+
+
+@pytest.mark.parametrize("said", [{"ignore": True}, {"copy": True}, {"power": -2, "even": True}])
+@pytest.mark.parametrize("layout", TOLD)
+def test_one_of_two_trees_follows_once_the_other_is_said(layout: str, said: dict[str, Any]) -> None:
+    (first, known), (second, _) = TOLD[layout].items()
+    _, after, own = done("rescale", MOMENTS[layout], slots={first: known, second: said}, by=0.5)
+    for node, factor in ((first, 2.0), (second, 4.0 if "power" in said else 1.0)):
+        for key, values in values_below(node, after).items():
+            before = own.values[LeafPath((*node_keys(node), *key.split("/")))]
+            is_named = LeafPath(("params", *key.split("/"))) == FIRST
+            np.testing.assert_array_equal(values, before * np.float32(factor if is_named else 1))
+
+
+def node_keys(node: str) -> list[str | int]:
+    return [int(key) if key.isdigit() else key for key in node.split("/")]
+
+
+# --- signs of even powers ---------------------------------------------------------------------------------
+
+FACTORS = {
+    "a number": -2.0,
+    "an array": [[1.0, -2.0, 4.0]] * 4,
+    "an array of positives": [[2.0] * 3] * 4,
+}
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+@pytest.mark.parametrize("even", [None, True, False])
+@pytest.mark.parametrize("power", [-2, -1, 0, 2])
+@pytest.mark.parametrize("below", ["opt", "moments"])
+def test_signs_of_an_even_power_follow_a_negative_factor_as_is_said(
+    below: str, power: int, even: bool | None, factor: str, tmp_path: Path
+) -> None:
+    values, slot = network(0), network(1)
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "old", {"params": values, below: {"slot": slot}})
+    by: Any = FACTORS[factor]
+    if isinstance(by, list):
+        np.save(tmp_path / "by.npy", np.array(by, np.float32))
+        by = str(tmp_path / "by.npy")
+    edit = {"op": "rescale", "at": "params/Dense_0/kernel", "by": by}
+    slots = {f"{below}/slot": {"power": power} | ({} if even is None else {"even": even})}
+    c = np.array(FACTORS[factor], np.float32)
+    if power % 2 == 0 and even is None and (c < 0).any():
+        kind = PlanError if c.ndim == 0 else ValueRefusal
+        with pytest.raises(kind, match="nothing says whether its signs follow") as refused:
+            applied(tmp_path / "old", tmp_path / "new", edit, slots=slots)
+        assert "even: true" in refused.value.problems[0].fix
+        assert not (tmp_path / "new").exists()
+        return
+    _, found = applied(tmp_path / "old", tmp_path / "new", edit, slots=slots)
+    sign = np.float32(1) if even else np.sign(c)
+    wanted = slot["Dense_0"]["kernel"] * sign * np.abs(c) ** power
+    np.testing.assert_allclose(found[below]["slot"]["Dense_0"]["kernel"], wanted, 1e-6)
+
+
+def test_a_record_keeps_that_signs_were_not_said(trained: tuple[Path, Any], tmp_path: Path) -> None:
+    slots = {"m1": {"power": -1}, "v": {"power": -2}}
+    rescale = {"op": "rescale", "at": "params/Dense_0/kernel", "by": 2.0}
+    applied(trained[0], tmp_path / "first", rescale, slots=slots)
+    with pytest.raises(PlanError, match="nothing says whether its signs follow"):
+        applied(tmp_path / "first", tmp_path / "second", rescale | {"by": -2.0})
+    squares = {"v": {"power": -2, "even": True}}
+    _, found = applied(
+        tmp_path / "first", tmp_path / "third", rescale | {"by": -2.0}, slots=squares
+    )
+    np.testing.assert_array_equal(
+        found["v"]["Dense_0"]["kernel"], trained[1]["v"]["Dense_0"]["kernel"] / np.float32(16)
+    )
+
+
+@pytest.mark.parametrize("said", [{}, {"even": True}])
+def test_new_places_of_an_even_power_hold_no_zeros(
+    trained: tuple[Path, Any], tmp_path: Path, said: dict[str, Any]
+) -> None:
+    """It may hold squares, by whose roots an optimizer divides."""
+    slots = {"m1": {"power": -1}, "v": {"power": -2, **said}}
+    _, found = applied(trained[0], tmp_path / "new", RESIZE, slots=slots)
+    assert (found["v"]["Dense_0"]["kernel"][:, 3:] > 0).all()
+
+
+# --- what is said where a start is missing ------------------------------------------------------------------
+
+
+def below_opt(m: Any, v: Any) -> dict[str, Any]:
+    return {"opt": {"exp_avg": m, "exp_avg_sq": v}}
+
+
+STARTLESS = {
+    "unknown": (below_opt, {}, ("opt/exp_avg", "opt/exp_avg_sq")),
+    "told below `opt`": (below_opt, powers_of("opt/exp_avg", "opt/exp_avg_sq"), None),
+    "told beside params": (MOMENTS["beside params"], powers_of("m1", "v"), None),
+}
+
+
+@pytest.mark.parametrize("state", STARTLESS)
+@pytest.mark.parametrize("name", ["add", "reinit"])
+def test_one_line_has_the_whole_entry_that_a_start_needs(name: str, state: str) -> None:
+    """Once for each tree, and with what was said of it before: put in its place, the edit runs."""
+    layout, said, _ = STARTLESS[state]
+    slots = {node: {k: v for k, v in each.items() if k != "fresh"} for node, each in said.items()}
+    fields = {"shape": [6, 5], "init": "normal"} if name == "reinit" else {}
+    with pytest.raises(PlanError) as refused:
+        done(name, layout, slots=slots, **fields)
+    problems = refused.value.problems
+    assert "unknown's" not in str(refused.value)
+    assert "like named in" not in str(refused.value)
+    nodes = STARTLESS[state][2] or tuple(said)
+    assert tuple(problem.path for problem in problems) == nodes
+    entries: dict[str, Any] = {}
+    for problem in problems:
+        (line,) = re.findall(r"`slots: (.*?)`", problem.fix)
+        entries |= yaml.safe_load(line.replace("X", "0"))
+    for node, entry in entries.items():
+        assert entry == {"power": "K", **slots.get(node, {}), "fresh": 0}
+    powers = {node: {**entry, "power": -1} for node, entry in entries.items()}
+    assert done(name, layout, slots=entries if said else powers, **fields)
+
+
+def test_a_note_gives_the_way_that_settles_all_of_them_once() -> None:
+    draft, *_ = done("rescale", below_opt)
+    (note,) = [str(note) for note in draft.notes if "are kept as they were" in str(note)]
+    assert note.count("--like-init") == 1
+    assert note.count("slots: {opt/exp_avg: {power: K}}") == 1
+    assert note.count("slots: {opt/exp_avg_sq: {power: K}}") == 1
+
+
 # --- runs on disk ---------------------------------------------------------------------------------------------
 
 
@@ -268,25 +501,46 @@ RESIZE = {
 SHORT = {"m1": {"power": -1}, "v": {"power": -2, "even": True}}
 
 
-def test_the_preview_the_record_and_a_quiet_run_say_what_is_assumed(
+def test_a_quiet_run_ends_before_any_work_and_names_both_trees(
     trained: tuple[Path, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    report, found = applied(trained[0], tmp_path / "new", RESIZE)
-    assert (found["v"]["Dense_0"]["kernel"] < 0).any()
-    record = json.loads((tmp_path / "new/surgery.json").read_text())
-    for node in ("m1", "v"):
-        said = f"'{node}' is taken for a copy of 'params', which is not proved"
-        assert sum(each.sentence.startswith(said) for each in report.assumptions) == 1
-        assert sum(each["sentence"].startswith(said) for each in record["assumptions"]) == 1
-    assert len(report.assumptions) == len(record["assumptions"]) == 2
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps({"edits": [RESIZE]}))
-    with pytest.raises(SystemExit) as ended:
-        run(["apply", str(trained[0]), str(tmp_path / "quiet"), str(plan), "-q"])
-    assert ended.value.code == 0
-    said = capfd.readouterr().err
-    assert said.count("assumed: ") == 2
-    assert "slots: {v: {power: K}}" in said
+    for command in (["apply", str(trained[0]), str(tmp_path / "new")], ["plan", str(trained[0])]):
+        with pytest.raises(SystemExit) as ended:
+            run([*command, str(plan), "-q"])
+        assert ended.value.code == 2
+        said = capfd.readouterr().err
+        for node in ("m1", "v"):
+            assert f"'{node}' would get new values as a copy of 'params'" in said
+            assert f"slots: {{{node}: {{power: -1, fresh: 0}}}}" in said
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_stated_copy_goes_with_its_params_and_a_later_run_remembers_it(
+    trained: tuple[Path, Any], tmp_path: Path
+) -> None:
+    slots = {"m1": {"copy": True}, "v": {"power": -2, "even": True, "fresh": 0}}
+    report, found = applied(trained[0], tmp_path / "first", RESIZE, slots=slots)
+    assert report.assumptions == []
+    assert np.abs(found["m1"]["Dense_0"]["kernel"][:, 3:]).min() > 0
+    rescale = {"op": "rescale", "at": "params/Dense_0/kernel", "by": 4.0}
+    report, second = applied(tmp_path / "first", tmp_path / "second", rescale)
+    for name, factor in (("params", 4.0), ("m1", 1.0), ("v", 1 / 16), ("ema", 1.0)):
+        before = found[name]["Dense_0"]["kernel"]
+        np.testing.assert_array_equal(
+            second[name]["Dense_0"]["kernel"], before * np.float32(factor)
+        )
+    _, third = applied(tmp_path / "second", tmp_path / "third", RESIZE | {"size": 7})
+    assert np.abs(third["m1"]["Dense_0"]["kernel"][:, 5:]).min() > 0
+
+
+@pytest.mark.parametrize("more", [{"power": -1}, {"ignore": True}, {"fresh": 0}, {"even": False}])
+def test_a_copy_has_nothing_else_said_of_it(more: dict[str, Any]) -> None:
+    tree = in_memory(MOMENTS["beside params"], 0).tree
+    with pytest.raises(PlanError, match="a copy of the params, and more"):
+        survey(tree, slots={"v": {"copy": True, **more}})
+    assert survey(tree, slots={"v": {"copy": True, "of": "params"}}).slots
 
 
 def test_stated_moments_have_new_places_as_their_kind_has(
@@ -317,14 +571,42 @@ def test_a_later_run_remembers_what_was_said(trained: tuple[Path, Any], tmp_path
 
 
 @pytest.mark.parametrize("name", ["v", "ema"])
-@pytest.mark.parametrize("others", [{}, {"m1": {"power": -1}}], ids=["alone", "beside slots"])
+@pytest.mark.parametrize("said", [{"copy": True}, {"power": -1}], ids=["copies", "slots"])
 def test_what_is_ignored_is_left_alone(
-    trained: tuple[Path, Any], tmp_path: Path, name: str, others: dict[str, Any]
+    trained: tuple[Path, Any], tmp_path: Path, name: str, said: dict[str, Any]
 ) -> None:
-    slots = {name: {"ignore": True}, **others}
+    slots = {"m1": said, "v": said} | {name: {"ignore": True}}
     _, found = applied(trained[0], tmp_path / "new", RESIZE, slots=slots)
     before = trained[1][name]["Dense_0"]["kernel"]
     np.testing.assert_array_equal(found[name]["Dense_0"]["kernel"], before)
+
+
+def test_a_record_of_one_of_two_trees_is_no_word_of_the_other(
+    trained: tuple[Path, Any], tmp_path: Path
+) -> None:
+    shorter = {"op": "resize", "at": "params/Dense_0/kernel", "axis": 1, "size": 2}
+    applied(trained[0], tmp_path / "first", shorter, slots={"m1": {"power": -1}})
+    rescale = {"op": "rescale", "at": "params/Dense_1/kernel", "by": 4.0}
+    with pytest.raises(PlanError, match="nothing says what 'v' beside it is"):
+        applied(tmp_path / "first", tmp_path / "second", rescale)
+    squares = {"v": {"power": -2, "even": True}}
+    _, found = applied(tmp_path / "first", tmp_path / "third", rescale, slots=squares)
+    for name, factor in (("m1", 1 / 4), ("v", 1 / 16)):
+        before = trained[1][name]["Dense_1"]["kernel"]
+        np.testing.assert_array_equal(found[name]["Dense_1"]["kernel"], before * np.float32(factor))
+
+
+def test_a_reset_takes_one_of_two_trees_only_by_its_name(
+    trained: tuple[Path, Any], tmp_path: Path
+) -> None:
+    slots = {"m1": {"power": -1, "fresh": 0}}
+    with pytest.raises(PlanError, match="nothing says what 'v' beside it is"):
+        applied(trained[0], tmp_path / "all", {"op": "reset-optimizer"}, slots=slots)
+    named = {"op": "reset-optimizer", "at": "m1"}
+    _, found = applied(trained[0], tmp_path / "one", named, slots=slots)
+    assert not found["m1"]["Dense_0"]["kernel"].any()
+    before = trained[1]["v"]["Dense_0"]["kernel"]
+    np.testing.assert_array_equal(found["v"]["Dense_0"]["kernel"], before)
 
 
 def test_stated_moments_may_be_put_into_a_state_one_by_one(
@@ -346,6 +628,6 @@ def test_a_factor_says_what_it_leaves_and_inspect_what_is_assumed(
     )
     (said,) = [str(note) for note in report.consequences]
     assert "'ema', 'm1', 'v'" in said
-    assert "`slots: {m1: {power: K}}`" in said
+    assert "`slots: {m1: {power: K}, v: {power: K}}`" in said
     notes = [str(note) for note in surgery.inspect(str(trained[0]), optimizer=True).notes]
     assert sum("is taken for a copy of 'params'" in note for note in notes) == 2

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from surgery_cli.draft.kernel import Kernel, Kit, Place
 from surgery_cli.draft.kernels.left_of_start import left_of_start
 from surgery_cli.draft.kernels.lost_values import may_lose, refuse_lost_products
+from surgery_cli.errors import ValueRefusal
 from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.advice import worded
+
+SIGNS_OF_POWERS: Final = (
+    "squares and magnitudes keep their signs, what is odd in the gradients turns with them"
+)
+"""Why a negative factor is asked about."""
 
 
 class Scale(Kernel, frozen=True, tag="scale"):
@@ -55,6 +62,11 @@ class FollowFactor(Kernel, frozen=True, tag="follow_factor"):
     Where an array's factor is 0 there is no old gradient to follow, whatever the power: moments of first order start
     again with the param (``fresh``), squares stay (None), so that the next steps there are no larger than usual. A copy
     of the param is 0 there, as the param is. See ``LeftOfStart`` for ``blur``.
+
+    ``is_sign_open``: it is not known whether signs follow a factor below 0.
+
+    Raises:
+        ValueRefusal: a factor is below 0, and nothing says what becomes of signs; or values would be lost.
     """
 
     power: int
@@ -62,12 +74,23 @@ class FollowFactor(Kernel, frozen=True, tag="follow_factor"):
     start: float = 0.0
     blur: float = 0.0
     fresh: float | None = None
+    is_sign_open: bool = False
 
     def is_identity(self, inputs: Sequence[LeafSpec], output: LeafSpec) -> bool:
         return self.power == 0 and self.is_even and self.fresh is None
 
     def compute(self, blocks: Sequence[Any], kit: Kit, at: Place) -> Any:
         block, base = blocks
+        if self.is_sign_open and bool(kit.apply(lambda x: (x < 0).any(), base)):
+            raise ValueRefusal(
+                f"'{at.path}' has an even power, and nothing says whether its signs follow a negative factor",
+                why=SIGNS_OF_POWERS,
+                fix=worded(
+                    "say `even: true` of its tree in `slots:` if it holds squares or magnitudes, or `even: false` if"
+                    " its signs follow the gradients; or use {optimizer: keep}, `reset` or `warm`"
+                ),
+                path=str(at.path),
+            )
         left = left_of_start(block, self.start, self.blur, kit, at, even=self.is_even)
         has_zeros = bool(kit.apply(lambda x: (x == 0).any(), base))
 

@@ -26,15 +26,17 @@ WHICH: Final = frozenset(
 """Words that say no more than which params these are."""
 
 
-def copy_beside(match: Mirror) -> Field:
-    """What is known of a tree that mirrors params beside the optimizer state.
+def copy_beside(match: Mirror, *, needs_of: bool = False) -> Field:
+    """What is known of a tree that mirrors params beside the optimizer state; for ``needs_of`` see ``copy_of``.
 
     An optimizer of the script's own may keep its moments there, which are no copies of the params. Nothing but its name
     says that a tree is one.
     """
     if is_named_as_params(match.node, match.root):
         return BESIDE
-    return msgspec.structs.replace(BESIDE, provided=copy_of(match.root, match.node))
+    return msgspec.structs.replace(
+        BESIDE, provided=copy_of(match.root, match.node, needs_of=needs_of)
+    )
 
 
 def is_named_as_params(node: LeafPath, root: LeafPath) -> bool:

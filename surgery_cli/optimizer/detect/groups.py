@@ -14,7 +14,7 @@ from surgery_cli.draft.assumptions import (
     together,
 )
 from surgery_cli.draft.placeholders import FACTORY, KIND, slots_line
-from surgery_cli.draft.slots import Slot
+from surgery_cli.draft.slots import SAID, Slot
 from surgery_cli.optimizer.detect.factoring import factoring_of
 from surgery_cli.optimizer.detect.mirrors import Mirror, Pair
 from surgery_cli.optimizer.detect.shapes import relation_in_factored
@@ -107,13 +107,14 @@ class Group(msgspec.Struct, kw_only=True):
         unsure = None if is_settled else self._unsure(fields, power)
         said = self.hint or SlotHint()
         is_begun = is_settled and not said.fresh is said.start is None
-        is_said = self.forced is not None or said.field is not None or is_begun
+        is_said = self.forced is not None or said.says_what or is_begun
         common = Slot(
             path=self.mirror.node,
             param=self.mirror.root,
             name=self.name,
             power=power,
             is_even=field.is_even if field else False,
+            is_sign_open=self.family == SAID and said.leaves_sign_open,
             is_params_like=field.is_params_like if field else False,
             in_optimizer=self.in_optimizer,
             is_second_moment=field.is_second_moment if field else False,
@@ -127,7 +128,7 @@ class Group(msgspec.Struct, kw_only=True):
             node=self.mirror.node,
             root=self.mirror.root,
             factoring=factoring_of(field, self.mirror.pairs, tree),
-            is_told=self.hint is not None and self.hint.field is not None,
+            is_told=said.says_what,
             unsure_because=unsure.why if unsure else "",
             settled_by=unsure.fixes if unsure else (),
             known_by="word" if is_said else "disk",

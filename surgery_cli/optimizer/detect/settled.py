@@ -25,7 +25,7 @@ class Settled(
 
     ``node`` is the spelling of the node that mirrors the params, ``name`` the field. ``by`` says how the rest is known
     (see ``Slot.known_by``); of ``undecided`` slots nothing is, and no later look shall decide otherwise. ``kinds`` are
-    those that the state may be by somebody's word.
+    those that the state may be by somebody's word. Of a copy of the params beside the optimizer state, no more is kept.
     """
 
     node: str
@@ -34,6 +34,7 @@ class Settled(
     kinds: tuple[str, ...] = ()
     power: int | None = None
     is_even: bool = False
+    is_sign_open: bool = False
     is_second_moment: bool = False
     is_params_like: bool = False
     fresh: float | None = None
@@ -42,10 +43,11 @@ class Settled(
     assumed: Assumption | None = None
     fresh_assumed: Assumption | None = None
     donor_assumed: Assumption | None = None
+    is_copy: bool = False
 
 
 _OF_SLOTS: Final = (
-    "power", "is_even", "is_second_moment", "is_params_like", "fresh", "start", "faded", "assumed",
+    "power", "is_even", "is_sign_open", "is_second_moment", "is_params_like", "fresh", "start", "faded", "assumed",
     "fresh_assumed", "donor_assumed",
 )  # fmt: skip
 """What a slot and the record say of its field alike."""
@@ -60,7 +62,7 @@ def to_record(slots: Iterable[Slot], spelled: Callable[[LeafPath], str]) -> list
     found: dict[tuple[LeafPath, str], set[Settled]] = {}
     spellings: dict[LeafPath, str] = {}
     for slot in slots:
-        if slot.known_by not in ("disk", "run") and slot.in_optimizer and slot.relation != "hole":
+        if slot.known_by not in ("disk", "run") and slot.relation != "hole":
             node = slot.node
             if node not in spellings:
                 spellings[node] = spelled(node)
@@ -73,6 +75,8 @@ def _settled(slot: Slot, node: str) -> Settled:
         unproved = slot.donor_assumed
         return Settled(node=node, name=slot.name, by="undecided", donor_assumed=unproved)
     is_word = slot.known_by in ("word", "record")
+    if not slot.in_optimizer:
+        return Settled(node=node, name=slot.name, by="word", is_copy=True)
     return Settled(
         node=node,
         name=slot.name,
@@ -95,6 +99,8 @@ def recalled(
             return slot
         if not slot.in_optimizer:  # a word alone tells slots from a copy of the params
             return _told_apart(slot, one) if one.by == "word" else slot
+        if one.is_copy:
+            return slot
         if slot.is_settled:
             if slot.fresh is not None or one.fresh is None or one.by != "word":
                 return slot
@@ -118,6 +124,8 @@ def recalled(
 
 def _told_apart(copy: Slot, one: Settled) -> Slot:
     """What metadata take for a copy of the params beside the optimizer state, as the slot that somebody said it is."""
+    if one.is_copy:
+        return msgspec.structs.replace(copy, assumed=None, known_by="record")
     return copy.settled(
         **_known_of(one),
         name=one.name,

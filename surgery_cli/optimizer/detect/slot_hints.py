@@ -19,7 +19,8 @@ class SlotHint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     ``of`` is the printed path of the node of params that it mirrors, ``power`` its power of a factor of the params;
     ``fresh`` is its initial value, ``start`` what is left of that in it now, which follows no factor. ``ignore`` says
-    that it follows no param at all. Of a field of a known state, what is not said stays as it is known.
+    that it follows no param at all, ``copy`` that it is a copy of the params beside the optimizer state, which goes
+    where they go and keeps its values. Of a field of a known state, what is not said stays as it is known.
     """
 
     of: str | None = None
@@ -29,7 +30,18 @@ class SlotHint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     start: float | None = None
     params_like: bool | None = None
     second_moment: bool | None = None
+    copy: bool = False
     ignore: bool = False
+
+    @property
+    def says_what(self) -> bool:
+        """True if it says what the slots are, beyond whose they are and where they start."""
+        return self.copy or self.field is not None
+
+    @property
+    def leaves_sign_open(self) -> bool:
+        """True if it says an even power, and not whether signs follow that of a factor: both are to be found."""
+        return self.power is not None and self.power % 2 == 0 and self.even is None
 
     @property
     def field(self) -> Field | None:
@@ -86,7 +98,6 @@ def hints_from(
             )
         try:
             said = hint if isinstance(hint, SlotHint) else msgspec.convert(hint, SlotHint)
-            found.update(dict.fromkeys(named, said))
         except msgspec.ValidationError as error:
             raise PlanError(
                 f"`slots:` says something of '{text}' that cannot be understood",
@@ -94,7 +105,20 @@ def hints_from(
                 fix=f"its fields are {', '.join(SlotHint.__struct_fields__)}",
                 field="slots",
             ) from None
+        _refuse_copy_and_more(text, said)
+        found.update(dict.fromkeys(named, said))
     return found
+
+
+def _refuse_copy_and_more(text: str, said: SlotHint) -> None:
+    """Raise PlanError if an entry says of a tree that it is a copy of the params, and something else as well."""
+    if said.copy and said != SlotHint(copy=True, of=said.of):
+        raise PlanError(
+            f"`slots:` says of '{text}' that it is a copy of the params, and more",
+            why="a copy beside the optimizer state has no power and no start of its own, and goes where the params go",
+            fix="leave out `copy`, or everything but `copy` and `of`",
+            field="slots",
+        )
 
 
 def refuse_unobeyed(
@@ -105,7 +129,7 @@ def refuse_unobeyed(
     Raises:
         PlanError: an entry says what a node is, or that it is no twin, and its leaves were found to be something else.
     """
-    said = {node for node, hint in hints.items() if hint.ignore or hint.field is not None}
+    said = {node for node, hint in hints.items() if hint.ignore or hint.says_what}
     said = {node for node in said if not any(_is_one_in_other(node, other) for other in questions)}
     if not said:
         return

@@ -44,7 +44,7 @@ def copies_of_trained(
             left = [
                 pair for pair in best[0].pairs if pair.leaf not in slots
             ]  # the user's word has it
-            field = copy_beside(best[0])
+            field = copy_beside(best[0], needs_of=True)
             found.add(
                 best[0]._replace(pairs=left), name, field, Signal(1), "copy", in_optimizer=False
             )

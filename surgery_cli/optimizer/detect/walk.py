@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from surgery_cli.draft.slots import SAID, UNKNOWN
 from surgery_cli.optimizer.detect.beside import copy_beside
 from surgery_cli.optimizer.detect.findings import Findings
 from surgery_cli.optimizer.detect.groups import Behind, Signal
@@ -13,7 +14,7 @@ from surgery_cli.optimizer.detect.params_root import is_optimizer_name, is_step
 from surgery_cli.optimizer.detect.slot_hints import SlotHint
 from surgery_cli.optimizer.detect.stated_kind import NamedKinds
 from surgery_cli.optimizer.detect.states import States, looks_like_chain
-from surgery_cli.optimizer.knowledge.kinds import Kind
+from surgery_cli.optimizer.knowledge.kinds import BESIDE, Kind
 from surgery_cli.tree.dtypes import is_integer
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, TreeSpec
@@ -163,7 +164,7 @@ class Walk:
             return False
         name = str(node.path[-1])
         if inside:
-            group = self.found.add(match, name, None, Signal(None), "unknown")
+            group = self.found.add(match, name, None, Signal(None), UNKNOWN)
             group.hint = self.matching.hint(node)
         else:
             field = copy_beside(match)
@@ -174,13 +175,17 @@ class Walk:
         """A part of the state of which the user said what it is, or at least which params it belongs to."""
         if hint.ignore:
             return Signal(None)
-        if hint.field is None and isinstance(branch, Node):
+        if not hint.says_what and isinstance(branch, Node):
             with self.matching.belonging_to(hint):
                 return self._node(branch, signal, inside=True)
         match = self.matching.find(branch)
         if isinstance(match, Mirror) and match.pairs:
             name = str(match.node[-1])
-            self.found.add(match, name, hint.field, signal, "named in `slots:`").hint = hint
+            if hint.copy:
+                group = self.found.add(match, name, BESIDE, Signal(1), "copy", in_optimizer=False)
+            else:
+                group = self.found.add(match, name, hint.field, signal, SAID)
+            group.hint = hint
         else:
             self._ask(path_of(branch), [])
         return Signal(None)

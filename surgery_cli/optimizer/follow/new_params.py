@@ -79,10 +79,11 @@ class _Growing:
         self._slots: dict[LeafPath, Slot] = {}
         self._models: dict[LeafPath, LeafPath] = {}
         self._model_slots: dict[LeafPath, LeafPath] = {}
+        self._gathering = Gathering()
 
     def of(self, like: Mapping[LeafPath, LeafPath]) -> Grown:
         siblings = Siblings(self._before)
-        gathering = Gathering()
+        gathering = self._gathering
         asked: dict[UnknownStates, list[LeafPath]] = {}
         known: dict[LeafPath, UnknownStates] = {}
         for param, output in self._new.items():
@@ -122,7 +123,8 @@ class _Growing:
                 if slot.relation == "hole":
                     self._put(new, Output.empty(self._before.leaves[slot.path].spec))
                 else:
-                    self._start(new, slot, model)
+                    with self._gathering.catching(path=str(place)):
+                        self._start(new, slot, model)
 
     def _grow_empty(self, path: LeafPath, model: LeafPath) -> None:
         """A container without leaves: states that mirror the params have the same where they have its model."""
@@ -167,7 +169,7 @@ class _Growing:
             self._put(slot, draft.leaves[slot.path].then(mean.recipe, edit, policy="warm"))
             return
         if slot.fresh is None:
-            raise unknown_start(slot, may_stay=False)
+            raise PlanError.of([unknown_start(slot, may_stay=False)])
         is_warm = self._policy == "warm" and any(one.is_second_moment for one in beside)
         policy = "warm" if is_warm else "reset"
         value = bool(slot.fresh) if spec.dtype == "bool" else slot.fresh

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from surgery_cli.draft.effect import Draws, Effect
-from surgery_cli.draft.placeholders import slots_line
+from surgery_cli.draft.effect import Draws, Effect, is_new
+from surgery_cli.draft.placeholders import slots_lines
+from surgery_cli.draft.recipe import Draft, Output
 from surgery_cli.draft.slots import Slot
+from surgery_cli.errors import Problem
+from surgery_cli.optimizer.follow.refusals import POWER_K, half_told_beside
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import InPlan, worded
 from surgery_cli.words.notes import Consequence
@@ -17,13 +20,22 @@ class Beside:
     """The copies of params that an edit changes: which it leaves alone, and which it names itself."""
 
     def __init__(self, effect: Effect) -> None:
-        self._is_drawn = isinstance(effect, Draws)
+        self._is_drawn, self._is_new = isinstance(effect, Draws), is_new(effect)
         self._alone: dict[LeafPath, Slot] = {}
         self._named: dict[LeafPath, Slot] = {}
 
     def add(self, copy: Slot, *, is_named: bool) -> None:
         """A copy of an edited param; one leaf of each tree is kept, as an example."""
         (self._named if is_named else self._alone).setdefault(copy.node, copy)
+
+    def half_told(self, changed: Mapping[LeafPath, Output], draft: Draft) -> list[Problem]:
+        """What is in the way where slots follow that somebody said, and a tree beside them that may be one stays."""
+        moved = {
+            path: draft.slots[path]
+            for path, output in changed.items()
+            if path in draft.slots and output.recipe is not draft.leaves[path].recipe
+        }
+        return half_told(moved.values(), self._alone.values(), worded("use {optimizer: keep}"))
 
     def notes(self) -> list[Consequence]:
         """For the preview: what stays, and what random values do, which every path has its own of."""
@@ -32,10 +44,18 @@ class Beside:
             how = "name them to edit them, too"
             if self._is_drawn:
                 how = f"named as well, they would draw other values; {_copying(self._alone)}"
-            moment = next((node for node, copy in self._alone.items() if copy.assumed), None)
-            if moment is not None:
-                line = InPlan(slots_line(moment, power="K"))
-                how = worded("{}; a moment of an optimizer follows if you add {}", how, line)
+            entry = {"power": "K", "fresh": "X"} if self._is_new else {"power": "K"}
+            unsaid = {str(node): entry for node, copy in self._alone.items() if copy.assumed}
+            if unsaid:
+                line = InPlan(slots_lines(unsaid))
+                start = " and X its initial value" if self._is_new else ""
+                how = worded(
+                    "{}; moments of an optimizer follow if you add {}, with {}{}",
+                    how,
+                    line,
+                    POWER_K,
+                    start,
+                )
             found.append(
                 Consequence(
                     DocsPage.OPTIMIZERS,
@@ -55,6 +75,22 @@ class Beside:
                 )
             )
         return found
+
+
+def half_told(moved: Iterable[Slot], staying: Iterable[Slot], or_else: str) -> list[Problem]:
+    """A problem for each tree of ``staying`` of which nothing says what it is, beside one of the ``moved`` ones.
+
+    ``or_else``: what may be done instead of saying it.
+    No table has a state that keeps them, so that nothing but a word tells slots from copies there.
+    """
+    told = {(slot.node.parent, slot.root): slot for slot in moved if _is_by_word(slot)}
+    unsaid = {slot.node: slot for slot in staying if slot.assumed is not None}
+    pairs = ((told.get((slot.node.parent, slot.root)), slot) for slot in unsaid.values())
+    return [half_told_beside(one, slot, or_else) for one, slot in pairs if one is not None]
+
+
+def _is_by_word(slot: Slot) -> bool:
+    return slot.in_optimizer and not slot.is_recognised and slot.relation != "hole"
 
 
 def _nodes(copies: Mapping[LeafPath, Slot]) -> str:

@@ -25,6 +25,7 @@ from surgery_cli.optimizer.follow.param_copies import Beside
 from surgery_cli.optimizer.follow.refusals import (
     cannot_follow,
     half_told,
+    open_signs,
     refuse_negative,
     refuse_policy,
     unknown_start,
@@ -72,7 +73,8 @@ def carry_values(
             with gathering.catching(path=str(param), field="optimizer"):
                 carrying.follow(param)
     with gathering.catching(field="optimizer"):
-        raise_all(carrying.refused.values())
+        half_told = carrying.beside.half_told(carrying.changed, draft)
+        raise_all((*carrying.refused.values(), *half_told))
     gathering.raise_if_any()
     found = draft.with_leaves(carrying.changed).noting(*carrying.notes())
     return carrying.maps.with_relations(resting_on(carrying.assumed, found))
@@ -99,7 +101,7 @@ class _Carrying:
         self._kept = KeptStates()
         self.refused: dict[tuple[object, ...], Problem] = {}
         self._effect = edit.effect
-        self._beside = Beside(edit.effect)
+        self.beside = Beside(edit.effect)
         self._grafts = Grafts()
         self._averages = Averages(self._donors, edit, scene)
         self._regrowing: dict[LeafPath, Slot] = {}
@@ -140,7 +142,7 @@ class _Carrying:
                 if self._has_new_shape(param) and not is_named:
                     self._follow_as_param(slot, self._effect_on(param))
                 else:
-                    self._beside.add(slot, is_named=is_named)
+                    self.beside.add(slot, is_named=is_named)
             elif not is_named:
                 states.setdefault(slot.node[:-1], []).append(slot)
         return list(states.values())
@@ -197,6 +199,7 @@ class _Carrying:
                 self._apply(slot, (change,), policy)
             return
         slots = [as_gathered(slot, self._draft.leaves[slot.path]) for slot in slots]
+        self.refused.update(open_signs(slots, effect))
         leaves = self._draft.leaves
         steps = {slot.path: followed(slot, leaves[slot.path].recipe, effect) for slot in slots}
         stuck = [slot for slot in slots if steps[slot.path] is None]
@@ -235,7 +238,8 @@ class _Carrying:
                 self._apply(slot, (), "keep")
                 self._kept.add_without_start(slot)
                 return
-            raise unknown_start(slot, may_stay=spec is None)
+            self.refused.setdefault(slot.node, unknown_start(slot, may_stay=spec is None))
+            return
         effect = self._effect_on(slot.param) if isinstance(self._effect, Masks) else None
         if isinstance(effect, Masks):
             changes = masked(slot, self._draft.leaves[slot.path].recipe, effect, fresh)
@@ -292,4 +296,4 @@ class _Carrying:
         found += self._grafts.notes(self._draft, self._edited)
         found += [grows_back(slot, self._edit.name) for slot in self._regrowing.values()]
         found += self.maps.notes(self._edited)
-        return [*found, *self._averages.notes(), *self._beside.notes()]
+        return [*found, *self._averages.notes(), *self.beside.notes()]

@@ -20,7 +20,7 @@ from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath
 
 _KNOWN: Final = (
-    "power", "is_even", "is_second_moment", "is_params_like", "takes_param", "fresh", "start",
+    "power", "is_even", "is_sign_open", "is_second_moment", "is_params_like", "takes_param", "fresh", "start",
     "keeps_start", "assumed", "fresh_assumed", "unsure_because", "settled_by", "known_by", "kinds",
 )  # fmt: skip
 """The fields of a slot that say what it means."""

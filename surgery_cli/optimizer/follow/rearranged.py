@@ -110,7 +110,7 @@ def _arranged(recipes: tuple[Recipe, ...], by: ShapeMap, slot: Slot) -> Recipe:
 def _may_hold_squares(slot: Slot) -> bool:
     """True if the optimizer may take roots of the slot, or divide by it: it does, or nothing tells what it is."""
     is_unknown = slot.power is None and slot.fresh is None and not slot.is_params_like
-    return slot.is_even or slot.is_second_moment or is_unknown
+    return slot.is_even or slot.is_sign_open or slot.is_second_moment or is_unknown
 
 
 def _filling(recipe: Recipe, axis: int, slot: Slot) -> Recipe:

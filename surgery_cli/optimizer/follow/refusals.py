@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from surgery_cli.draft.effect import Scales, is_new, may_be_negative
+from surgery_cli.draft.effect import Effect, Scales, is_new, may_be_negative
+from surgery_cli.draft.kernels.scale import SIGNS_OF_POWERS
 from surgery_cli.draft.placeholders import KIND, slots_line
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.draft.slots import LEAST_FACTORED, Slot
@@ -45,22 +46,50 @@ def cannot_follow(slot: Slot, name: str) -> Problem:
     )
 
 
-def unknown_start(slot: Slot, *, may_stay: bool = True) -> PlanError:
-    """A slot is to restart, and nobody knows at what; ``may_stay``: it could be left as it is instead."""
-    return PlanError(
-        f"the initial value of '{slot.path}' is not known",
-        why=f"{slot.title} starts at a setting of the optimizer, which is not on disk",
+def unknown_start(slot: Slot, *, may_stay: bool = True) -> Problem:
+    """The slots of a field are to restart, and nobody knows at what; ``may_stay``: they could stay as they are."""
+    by_kind = worded("; or {}, if it is optax's default", KIND) if slot.is_recognised else ""
+    return Problem(
+        f"the initial value of '{slot.node}' is not known",
+        why=why_no_start(slot),
         fix=Text(
             worded("use {optimizer: keep}, or ") if may_stay else "",
-            worded(
-                "add {}, with X that value; or {}, if it is optax's default; or {}",
-                InPlan(slots_line(slot.node, fresh="X")),
-                KIND,
-                LIKE_INIT,
-            ),
+            start_line(slot),
+            by_kind,
+            "; or ",
+            LIKE_INIT,
         ),
-        path=str(slot.path),
+        path=str(slot.node),
     )
+
+
+def why_no_start(slot: Slot) -> str:
+    """Why the number is not known at which the optimizer starts a slot."""
+    if slot.is_recognised:
+        return f"{slot.title} starts at a setting of the optimizer, which is not on disk"
+    return f"nothing tells at what a script starts {slot.title}"
+
+
+def start_line(slot: Slot) -> Text:
+    """What says at which number slots start: the whole entry, with what was said of them before."""
+    if slot.is_recognised:
+        return worded("add {}, with X that value", InPlan(slots_line(slot.node, fresh="X")))
+    said = {"power": "K"} | _said_of(slot)
+    power = "" if slot.power is not None else f" and {POWER_K}"
+    return worded(
+        "add {}, with X that value{}", InPlan(slots_line(slot.node, **said, fresh="X")), power
+    )
+
+
+def _said_of(slot: Slot) -> dict[str, str]:
+    """What was said in `slots:` of a slot."""
+    said = {} if slot.power is None else {"power": str(slot.power)}
+    if slot.power is not None and not slot.is_sign_open and (slot.is_even or slot.power % 2 == 0):
+        said["even"] = str(slot.is_even).lower()
+    return said | ({"second_moment": "true"} if slot.is_second_moment else {})
+
+
+POWER_K: Final = "K its power (-1 holds gradients, -2 their squares: say `even: true` as well)"
 
 
 SETTLES_FACTORING: Final = worded(
@@ -114,6 +143,28 @@ def other_partition(param: LeafPath, hole: Slot) -> Problem:
     )
 
 
+def open_signs(slots: Iterable[Slot], effect: Effect) -> dict[tuple[object, ...], Problem]:
+    """A problem for each tree of an even power that would follow a negative number, and nothing says with what sign."""
+    if not (isinstance(effect, Scales) and isinstance(effect.by, float | int) and effect.by < 0):
+        return {}
+    return {(s.node, "sign"): _sign_open(s) for s in slots if s.is_sign_open}
+
+
+def _sign_open(slot: Slot) -> Problem:
+    fresh = {} if slot.fresh is None else {"fresh": f"{slot.fresh:g}"}
+    return Problem(
+        f"'{slot.node}' has an even power, and nothing says whether its signs follow a negative factor",
+        why=SIGNS_OF_POWERS,
+        fix=worded(
+            "add {} if it holds squares or magnitudes, with `even: false` if its signs follow the gradients; or use"
+            " {optimizer: keep}, `reset` or `warm`",
+            InPlan(slots_line(slot.node, **_said_of(slot), even="true", **fresh)),
+        ),
+        path=str(slot.node),
+        field="slots",
+    )
+
+
 def half_told(told: Slot, missing: Slot) -> Problem:
     """The user said what some slots of a state are; alone, that would settle nothing."""
     return Problem(
@@ -121,6 +172,18 @@ def half_told(told: Slot, missing: Slot) -> Problem:
         why="the slots of one state follow an edit together or not at all",
         fix=worded("add '{}' to `slots:` with its power, or use {optimizer: keep}", missing.node),
         path=str(missing.path),
+        field="slots",
+    )
+
+
+def half_told_beside(told: Slot, missing: Slot, or_else: str) -> Problem:
+    """Slots would follow that the user named, while a tree beside them stays of which nobody said what it is."""
+    ways = missing.assumed.settled_by if missing.assumed is not None else ""
+    return Problem(
+        f"'{told.node}' would follow the edit, and nothing says what '{missing.node}' beside it is",
+        why="the slots of one state follow an edit together or not at all",
+        fix=Text(ways, "; or ", or_else),
+        path=str(missing.node),
         field="slots",
     )
 

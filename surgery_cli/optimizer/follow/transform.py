@@ -90,7 +90,8 @@ def _by_array(
     where_zero = 0.0 if slot.is_params_like else slot.fresh
     if is_positive or slot.is_second_moment:
         where_zero = None
-    kernel = FollowFactor(slot.power, slot.is_even, start, slot.blur, where_zero)
+    is_open = slot.is_sign_open and not is_positive
+    kernel = FollowFactor(slot.power, slot.is_even, start, slot.blur, where_zero, is_open)
     name = "scale_by_measured" if is_positive else "scale_by_power"
     scales = Scales(by, is_positive, start)
     return (Change(name, scales, made(kernel, (recipe, by), recipe.spec, slot.path)),)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
 from surgery_cli.draft.effect import Effect, Scales
 from surgery_cli.draft.expression import LeafRef
-from surgery_cli.draft.placeholders import slots_line
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.slots import Slot
 from surgery_cli.optimizer.follow.adam_steps import step_under_old_moments
 from surgery_cli.optimizer.follow.clocks import standing
 from surgery_cli.optimizer.follow.decays import decays_of
-from surgery_cli.optimizer.follow.refusals import PER_LEAF
+from surgery_cli.optimizer.follow.refusals import PER_LEAF, start_line
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.words.advice import InPlan, worded
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import counted
@@ -36,7 +34,7 @@ class Kept(msgspec.Struct):
     count: int = 0
     names: dict[str, None] = {}
     reasons: dict[str, None] = {}
-    remedies: dict[str, None] = {}
+    remedies: dict[tuple[str, ...], None] = {}
     moment: Slot | None = None
 
     def add(self, slot: Slot, because: str, remedies: Sequence[str]) -> None:
@@ -45,7 +43,7 @@ class Kept(msgspec.Struct):
         self.names[slot.name] = None
         self.reasons[because] = None
         if remedies:
-            self.remedies["; or ".join(remedies)] = None
+            self.remedies[tuple(remedies)] = None
         if slot.is_second_moment and slot.power is None and slot.optimizer == _FAMILY:
             self.moment = self.moment or slot
 
@@ -64,7 +62,17 @@ class Kept(msgspec.Struct):
             by = effect.by if isinstance(effect.by, float | int) else None
             coming = _coming_steps(by, self.moment, draft, number)
             parts.append(f"if it is Adam behind clipping at most, {coming}")
-        return Consequence(DocsPage.OPTIMIZERS, f"{subject}: {'; '.join([*parts, *self.remedies])}")
+        return Consequence(DocsPage.OPTIMIZERS, f"{subject}: {'; '.join([*parts, *self._ways()])}")
+
+    def _ways(self) -> Iterator[str]:
+        """What would settle them: what each needs, and once what settles all of them."""
+        every = list(self.remedies)
+        shared = [way for way in every[0] if all(way in ways for ways in every)] if every else []
+        for ways in every if len(every) > 1 else ():
+            if own := [way for way in ways if way not in shared]:
+                yield "; or ".join(own)
+        if shared:
+            yield ("or " if len(every) > 1 else "") + "; or ".join(shared)
 
 
 class KeptStates:
@@ -84,8 +92,7 @@ class KeptStates:
 
     def add_without_start(self, slot: Slot) -> None:
         """A slot that stays because nobody knows the number at which the optimizer starts it."""
-        line = worded("add {}, with X that value", InPlan(slots_line(slot.node, fresh="X")))
-        self._of(slot).add(slot, "the initial value is not known", (line,))
+        self._of(slot).add(slot, "the initial value is not known", (start_line(slot),))
 
     def notes(
         self, effect: Effect, draft: Draft, number: Callable[[LeafRef], float | None]
