@@ -134,11 +134,25 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
         target = path_at(destination)
         notes += parent_notes(target)
         notes += put_into_notes(target, prepared, is_sealed=options.seal)
-        notes += replaced_notes(target, force=options.force)
+        notes += replaced_notes(target, _kind_of_result(prepared), force=options.force)
         notes += same_run_notes(target, prepared)
         notes += metrics_notes(target, prepared, options.metrics)
         notes += leftover_notes(target, force=options.force, resume=options.resume)
     return notes
+
+
+def _kind_of_result(prepared: Prepared) -> str:
+    """What a result is that comes in the place of a run, in a phrase."""
+    if prepared.output is not None:
+        return f"an export ({prepared.output.format}), without steps"
+    match prepared.checkpoint.location.shape:
+        case "root":
+            return "a run of one step"
+        case "step":
+            return "one step by itself"
+        case "file":
+            return "one file, without steps"
+    return "one tree, without steps"
 
 
 def _notes_beside_leaves(prepared: Prepared, destination: str | None) -> list[Note]:
