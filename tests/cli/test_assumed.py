@@ -177,3 +177,24 @@ def test_a_tree_of_names_beside_newer_files_is_an_assumption(surgery, tmp_path, 
     leaves = [leaf["path"] for leaf in surgery("inspect", new, "--json").document["leaves"]]
     assert "params/layers/0" in leaves
     assert not any("none" in leaf for leaf in leaves)
+
+
+def test_what_prints_a_plan_alone_says_it_beside_that(surgery, run, tmp_path):
+    new = tmp_path / "new"
+    assert surgery("rescale", f"{run}@500", new, KERNEL, "--by", "2", "-q").code == 0
+    (new / "600.orbax-checkpoint-tmp-1795167049873362").mkdir()
+    for words in (("plan", new, "--inverse"), ("log", new, "--plan", "1")):
+        ended = surgery(*words)
+        assert ended.code == 0
+        assert ended.err == f"assumed: {OLDER.format(new)}\n"
+        assert "assumed" not in ended.out
+    assert surgery("plan", f"{new}@500", "--inverse").err == ""
+
+
+def test_a_model_is_looked_at_on_an_older_step_of_either_side_by_assumption(surgery, run):
+    model = ("--model", f"{SAMPLES / 'digits.py'}:CNN", "--input", "float32[2,8,8,1]")
+    flat = SAMPLES / "digits_standard"
+    for words in ((run,), (flat, "--against", run), (run, "--against", flat)):
+        found = surgery("probe", *words, *model, "--json").document["assumptions"]
+        assert [one["sentence"] for one in found] == [OLDER.format(run)]
+    assert surgery("probe", f"{run}@500", *model, "--json").document["assumptions"] == []
