@@ -18,15 +18,20 @@ def assumed_of(
     checkpoint: Checkpoint, draft: Draft, sources: Iterable[object]
 ) -> list[reports.Assumed]:
     """All that a run rests on without proof; ``sources`` are what it reads, among it the checkpoint."""
-    of_states = dict.fromkeys(taken for outcome in draft.outcomes for taken in outcome.assumed)
     return [
         *assumed_steps(checkpoint, *sources),
         *(
             _named(checkpoint.items[name].directory, TREE_OF_NAMES)
             for name in lost_trees(checkpoint)
         ),
-        *(_named(node, taken) for node, taken in of_states),
+        *assumed_states(draft),
     ]
+
+
+def assumed_states(draft: Draft) -> list[reports.Assumed]:
+    """What twins of the draft follow by without proof, once for each state."""
+    every = dict.fromkeys(taken for outcome in draft.outcomes for taken in outcome.assumed)
+    return [_named(node, taken) for node, taken in every]
 
 
 def lost_trees(checkpoint: Checkpoint) -> list[str]:

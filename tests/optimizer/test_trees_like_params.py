@@ -24,7 +24,7 @@ from surgery_cli.errors import PlanError
 from surgery_cli.operations.table import operations
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.planning.reading import plan_from_document
-from surgery_cli.surgery.previews import assumed
+from surgery_cli.surgery.assumed import assumed_states
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 from tests.operations.value_edits import example_on
@@ -110,14 +110,16 @@ def test_no_edit_puts_values_into_a_tree_of_unknown_meaning_without_a_word(
 ) -> None:
     draft, after, own = done(name, MOMENTS[layout], **fields)
     new = trees_with_new_values(draft, after, own)
-    assert {each.node for each in assumed(draft)} == new
-    for each in assumed(draft):
+    assert {each.node for each in assumed_states(draft)} == new
+    for each in assumed_states(draft):
         assert f"`slots: {{{each.node}: {{power: K}}}}`" in each.sentence
 
 
 def test_the_sweep_meets_edits_that_bring_new_values() -> None:
     found = {
-        name for name, fields in EDITS if assumed(done(name, MOMENTS["in a dict"], **fields)[0])
+        name
+        for name, fields in EDITS
+        if assumed_states(done(name, MOMENTS["in a dict"], **fields)[0])
     }
     assert found >= {"add", "pad", "reinit", "resize", "interpolate-positions"}
 
@@ -127,7 +129,7 @@ def test_the_sweep_meets_edits_that_bring_new_values() -> None:
 def test_nothing_is_assumed_of_what_is_named_as_params(
     name: str, fields: dict[str, Any], layout: str
 ) -> None:
-    assert assumed(done(name, PARAMS_BY_NAME[layout], **fields)[0]) == []
+    assert assumed_states(done(name, PARAMS_BY_NAME[layout], **fields)[0]) == []
 
 
 # --- what the user says of them ---------------------------------------------------------------------------
@@ -174,8 +176,8 @@ def test_what_is_said_of_slots_holds_wherever_they_stand(
             done(name, MOMENTS[layout], slots=told, **fields, **more)
         return
     draft, after, _ = done(name, MOMENTS[layout], slots=told, **fields, **more)
-    assert [each.taken_for for each in assumed(draft)] == [
-        each.taken_for for each in assumed(below[0])
+    assert [each.taken_for for each in assumed_states(draft)] == [
+        each.taken_for for each in assumed_states(below[0])
     ]
     for node, own in zip(told, usual, strict=True):
         found, wanted = values_below(node, after), values_below(own, below[1])
