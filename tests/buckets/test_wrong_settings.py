@@ -153,6 +153,16 @@ def test_google_s_own_address_is_no_emulator(monkeypatch):
     check_settings()
 
 
+def test_a_pipe_of_credentials_is_left_to_who_reads_it(monkeypatch, tmp_path):
+    from surgery_cli.store.filesystem.google_settings import check_settings
+
+    for name in ONE_ALONE:
+        monkeypatch.delenv(name, raising=False)
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "pipe"))
+    check_settings()  # it would wait for somebody to write
+
+
 SERVICE_ACCOUNT = {
     "type": "service_account",
     "private_key": "no key",

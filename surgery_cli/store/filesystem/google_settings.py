@@ -42,8 +42,9 @@ def _is_elsewhere(url: str) -> bool:
 
 
 def _check_key_file() -> None:
-    path = os.environ.get(KEY_FILE)
-    if not path:
+    path = os.environ.get(KEY_FILE, "")
+    is_pipe = os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+    if not path or is_pipe:  # which can be read once, by who needs it
         return
     why = ""
     try:
