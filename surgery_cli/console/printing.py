@@ -35,12 +35,12 @@ def print_report(
     render: Callable[[Any, Page], None],
     *,
     consequences: Sequence[Note] = (),
-    assumptions: Sequence[str] = (),
     is_good: bool = True,
 ) -> None:
     """Print what a command has done or found; with ``--quiet`` only what nobody should miss, on standard error.
 
-    ``is_good`` is False where the exit code is another than 0: why is then said with ``--quiet``, too.
+    What the document takes for granted is among that. ``is_good`` is False where the exit code is another than 0: why
+    is then said with ``--quiet``, too.
     """
     if output.json or not output.quiet:
         print_document(document, output, render)
@@ -49,12 +49,23 @@ def print_report(
 
     with _complaining():
         page = page_on(sys.stderr)
-        page.remarks("assumed", assumptions)
+        page.remarks("assumed", _assumed_in(document))
         page.notes(consequences)
         if not is_good:
             from surgery_cli.console.findings import render_wrong
 
             render_wrong(document, page, render, is_whole=output.verbose)
+
+
+def print_assumed(document: Any, output: Output) -> None:
+    """Say on standard error what a document takes for granted that is printed in part, for another program."""
+    if not output.json:  # there it stands in the document
+        print_aside(document, lambda found, page: page.remarks("assumed", _assumed_in(found)))
+
+
+def _assumed_in(document: Any) -> list[str]:
+    """What a document takes for granted; lint's, a rescue's and others say nothing of that."""
+    return [taken.sentence for taken in getattr(document, "assumptions", ())]
 
 
 def print_aside(document: Any, render: Callable[[Any, Page], None]) -> None:

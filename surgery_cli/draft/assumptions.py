@@ -1,4 +1,4 @@
-"""What a run takes for granted of a state of the optimizer: neither proved nor said, and not ruled out."""
+"""What a run takes for granted, mostly of optimizer state: neither proved nor said, and not ruled out."""
 
 from __future__ import annotations
 
@@ -60,6 +60,17 @@ ZERO_START: Final = Assumption(
 )
 """What a reset takes ``{count, mu, nu}`` for: of the optimizers that keep it, few start elsewhere."""
 
+
+TREE_OF_NAMES: Final = Assumption(
+    "a tree of dicts, as the names of its arrays tell (there is no `_METADATA`)",
+    (
+        "one with lists or tuples (they come back as dicts with number keys)",
+        "one with None leaves (which are not known)",
+    ),
+    "Orbax may refuse the target that it was saved from, and without a target it restores none; where `_METADATA` was"
+    " lost, copy it again from where the checkpoint is whole",
+)
+"""Of an item beside whose other files Orbax writes ``_METADATA``, unless it is told not to."""
 
 KEEP_OR_RESET: Final = "use `--optimizer keep` or `reset`"
 

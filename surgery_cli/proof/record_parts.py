@@ -53,12 +53,13 @@ class ChangedLeaf(
 
 
 class Assumed(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """What a state of the optimizer is taken for: not proved and not said, but not ruled out either."""
+    """What a run takes something for: not proved and not said, but not ruled out either."""
 
     node: str
+    """A state of the optimizer by its path, an item whose tree names alone tell, or a root of which a step is taken."""
     taken_for: str
     unless: list[str] = []
-    """What else it may be: the slots would then be wrong."""
+    """What else it may be: slots, or the tree, would then be wrong, or another step would be meant."""
     settled_by: str = ""
     sentence: str = ""
 

@@ -67,7 +67,7 @@ class Record(msgspec.Struct, kw_only=True, frozen=True, dict=True):
     notes: list[str] = []
     """What the preview said of the edits: the members of an average, slots that are kept."""
     assumptions: list[Assumed] = []
-    """What twins followed by without proof, as the preview named it."""
+    """What the run took for granted without proof, as the preview named it."""
     checks: list[CheckedRule] | UnsetType = UNSET
     """What the plan said must hold, and was seen to hold."""
     inverse: dict[str, Any] | UnsetType = UNSET

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from surgery_cli.proof.aggregate_file import aggregate_faults
@@ -102,12 +103,16 @@ def _of_databases(item: PytreeItem) -> Iterator[Fault]:
             yield file, f"it leads to other values than `{MANIFEST}`: files of two saves are mixed"
 
 
+def has_sidecars(directory: Path) -> bool:
+    """True if files stand there that Orbax writes beside ``_METADATA`` or, before there was that, an aggregate."""
+    return any(filesystem.exists(directory / name) for name in (SHARDING, ARRAY_METADATAS))
+
+
 def _had_metadata(item: PytreeItem) -> bool:
     """True if something stands there that Orbax writes only beside ``_METADATA`` or an aggregate: arrays with names."""
-    names = (MANIFEST, SHARDING, ARRAY_METADATAS)
     if item.store is not None and any(item.store.arrays):
         return True
-    return any(filesystem.exists(item.directory / name) for name in names)
+    return filesystem.exists(item.directory / MANIFEST) or has_sidecars(item.directory)
 
 
 def _entry_faults(key: str, entry: dict[str, Any]) -> Iterator[str]:

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from surgery_cli.document import Case, Noted, Suite
+from surgery_cli.proof.record_parts import Assumed
 from surgery_cli.proof.statistics import LeafStatistics
 from surgery_cli.reports.findings import Finding, case_of, of_step
 from surgery_cli.reports.layout import HostReads
@@ -96,6 +97,8 @@ class Inspection(Noted, kw_only=True, frozen=True):
     """The nodes above leaves that are no dicts, by their unambiguous paths (the root is ''), with ``--digests``."""
     hosts: HostReads | None = None
     """What the hosts of a mesh would read, with ``--layout``."""
+    assumptions: list[Assumed] = []
+    """That an older step of a root is meant, as none was named and the newest is unfinished; `--quiet` says it, too."""
 
     def __bool__(self) -> bool:
         raise TypeError(
@@ -158,6 +161,8 @@ class Verdict(Noted, kw_only=True, frozen=True):
     """Which step and item of the checkpoint was looked at, where there are steps."""
     chosen_against: str = ""
     """As ``chosen``, of the other side."""
+    assumptions: list[Assumed] = []
+    """That an older step of a root is meant, as none was named and the newest is unfinished; `--quiet` says it, too."""
     spellings: dict[str, str] | UnsetType = UNSET
     """The keys of leaves with odd names, by these: a slash in one is `%2F`, a percent sign `%25`, all else as it is."""
 
@@ -212,3 +217,5 @@ class Seal(Noted, kw_only=True, frozen=True):
     """Leaves and files whose earlier digests did not hold, and were recorded anew."""
     notes: list[Note] = []
     """What `verify` finds wrong with metadata, with a seal or without."""
+    assumptions: list[Assumed] = []
+    """That an older step of a root is meant, as none was named and the newest is unfinished; `--quiet` says it, too."""

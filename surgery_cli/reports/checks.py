@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 from surgery_cli.document import Case, Document, Outcome, Suite
 from surgery_cli.draft.check import Apart
 from surgery_cli.errors import Problem
+from surgery_cli.proof.record_parts import Assumed
 from surgery_cli.reports.findings import of_step
 from surgery_cli.words.quantities import counted, leaves_text
 
@@ -55,6 +56,8 @@ class Checked(Document, kw_only=True, frozen=True):
     address: str
     """Text that opens what was judged, whatever is saved meanwhile: of a root `ROOT@N`."""
     chosen: str = ""
+    assumptions: list[Assumed] = []
+    """That an older step of a root is meant, as none was named and the newest is unfinished; `--quiet` says it, too."""
     policy: str
     holds: bool
     """True if no rule is broken that is an error."""

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from surgery_cli.document import Noted
+from surgery_cli.proof.record_parts import Assumed
 
 
 class PairRow(msgspec.Struct, kw_only=True, frozen=True):
@@ -47,6 +48,8 @@ class Derivation(Noted, kw_only=True, frozen=True):
     b: str
     chosen_a: str = ""
     chosen_b: str = ""
+    assumptions: list[Assumed] = []
+    """That an older step of a root is meant, as none was named and the newest is unfinished; `--quiet` says it, too."""
     pairs: list[PairRow]
     guesses: list[PairRow]
     gaps: list[Gap]

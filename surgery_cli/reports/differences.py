@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from surgery_cli.document import Case, Document, Suite
+from surgery_cli.proof.record_parts import Assumed
 from surgery_cli.reports.findings import of_step
 from surgery_cli.words.quantities import number_text
 
@@ -57,6 +58,8 @@ class Difference(Document, kw_only=True, frozen=True):
     """Items of either side that are no trees of leaves, or were not chosen; none where patterns say what to compare."""
     agreeing: list[str] = []
     """The leaves that agree."""
+    assumptions: list[Assumed] = []
+    """That an older step of a root is meant, as none was named and the newest is unfinished; `--quiet` says it, too."""
     not_named: int | UnsetType = UNSET
     """How many leaves of the two no pattern names: the other counts leave them out. Left out without patterns."""
     spellings: dict[str, str] | UnsetType = UNSET

@@ -69,7 +69,8 @@ class Preview(Noted, kw_only=True, frozen=True):
     consequences: list[Consequence] = []
     """Those of the notes without which the result may be taken for another; ``--quiet`` leaves them."""
     assumptions: list[Assumed] = []
-    """What twins follow by without proof; named in the record, too."""
+    """What is taken for granted without proof: of slots that follow, of a tree that names alone tell, and that an older
+    step is meant where the newest is unfinished; named in the record, too."""
     checks: list[CheckedRule] | UnsetType = UNSET
     """What the plan says must hold; left out where it says nothing."""
     reshard: Resharded | UnsetType = UNSET
@@ -121,6 +122,8 @@ class Judgement(Document, kw_only=True, frozen=True):
     """Items that are no trees (metrics, JSON, single arrays): no rule is about them."""
     seconds: float
     chosen: str = ""
+    assumptions: list[Assumed] = []
+    """That an older step of a root is meant, as none was named and the newest is unfinished; `--quiet` says it, too."""
 
 
 class InversePlan(Document, kw_only=True, frozen=True):
@@ -132,3 +135,5 @@ class InversePlan(Document, kw_only=True, frozen=True):
     plan: dict[str, Any]
     from_source: int
     """How many of its edits take from there what nothing else has."""
+    assumptions: list[Assumed] = []
+    """That an older step of a root is meant, as none was named and the newest is unfinished; `--quiet` says it, too."""

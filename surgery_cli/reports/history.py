@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from surgery_cli.document import Document
+from surgery_cli.proof.record_parts import Assumed
 
 
 class HistoryEntry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -52,6 +53,8 @@ class History(Document, kw_only=True, frozen=True):
     address: str
     """How commands name it, with the step and the item that were chosen."""
     chosen: str
+    assumptions: list[Assumed] = []
+    """That an older step of a root is meant, as none was named and the newest is unfinished; `--quiet` says it, too."""
     record: str
     """Where the record stands, or would stand."""
     entries: list[HistoryEntry]

@@ -66,7 +66,12 @@ def _is_older(root: Path, step: Step, place: BrokenPlace) -> bool:
     """True for a step before the broken one; for all others, where its name says no number."""
     if place.root.is_relative_to(filesystem.real(root / step.name)):
         return False
-    names = (place.root.name, place.root.parent.name)  # an item of a step may be named
+    broken = number_of(place)
+    return broken is None or step.number < broken
+
+
+def number_of(place: BrokenPlace) -> int | None:
+    """Which step the broken one is, by its name or, of an item, by that of the step around it."""
+    names = (place.root.name, place.root.parent.name)
     numbers = [step_name(unfinished_name(name) or name) for name in names]
-    broken = next(filter(None, numbers), None)
-    return broken is None or step.number < broken.number
+    return next((named.number for named in numbers if named is not None), None)

@@ -19,6 +19,7 @@ from surgery_cli.salvage.file import format_of_broken
 from surgery_cli.salvage.item import is_item
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import is_leftover, step_name, unfinished_name
+from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.locate.items import (
     STEP_METADATA,
     STEP_SIDECARS,
@@ -169,13 +170,12 @@ def _step(root: Path, items: dict[str, Path]) -> BrokenPlace:
         if not filesystem.is_folder(place):
             others.append(place)
             continue
-        files = filesystem.files_below(place)
+        files = [file for file in filesystem.files_below(place) if Path(file).name != COMMIT_MARK]
         empty = [file for file in files if not filesystem.size(file)]
         if unfinished_name(name) is not None:
             lost[unfinished_name(name) or name] = "its save was not finished, and it is no tree"
         elif not files or empty:
-            what = f"'{Path(empty[0]).name}' is" if empty else "its folder is"
-            lost[name] = f"{what} empty"
+            lost[name] = f"'{Path(empty[0]).name}' is empty" if empty else "it holds no file"
         elif name in handlers and (faults := list(item_faults(place, handlers[name]))):
             lost[name] = fault_text(*faults[0])
         else:

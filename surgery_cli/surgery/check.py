@@ -46,6 +46,7 @@ def check(
         named_step=found.checkpoint.location.named_step,
         address=found.checkpoint.location.address,
         chosen=found.checkpoint.location.chosen,
+        assumptions=found.assumptions,
         policy=policy,
         holds=not is_broken,
         rules=verdicts,

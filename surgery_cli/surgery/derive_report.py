@@ -15,6 +15,7 @@ from surgery_cli.matching.pairing import Pairing
 from surgery_cli.matching.pairs import SAME, Certainty, Leaves, Pair
 from surgery_cli.matching.resized import resizable
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name
+from surgery_cli.proof.older_steps import assumed_steps
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec, TreeSpec
@@ -81,6 +82,7 @@ def derivation_of(
         b=wanted.name,
         chosen_a=checkpoint.location.chosen,
         chosen_b=wanted.chosen,
+        assumptions=assumed_steps(checkpoint, wanted.checkpoint),
         pairs=[_row(pair) for pair in every if _is_told(pair)]
         + [_fused_row(one, is_split=is_split) for one, is_split in fused],
         guesses=[_row(pair) for pair in found.guesses],

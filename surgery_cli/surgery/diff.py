@@ -15,6 +15,7 @@ from surgery_cli.engine.bounded_reads import PairReading, pair_reading
 from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import PlanError
+from surgery_cli.proof.older_steps import assumed_steps
 from surgery_cli.proof.structure import Comparison, compare
 from surgery_cli.proof.values import ValueDifference, value_difference
 from surgery_cli.salvage.opening import opened
@@ -77,8 +78,7 @@ def diff(
         for node, (here, there) in unlike_containers(moved).items()
     ]
     return reports.Difference(
-        **_side("a", left),
-        **_side("b", other),
+        **_sides(left, other),
         only_in_a=[names[p] for p in in_listed_order(comparison.only_in_a) if p in wanted],
         only_in_b=[names[p] for p in in_listed_order(comparison.only_in_b) if p in wanted],
         changed=changed,
@@ -117,6 +117,12 @@ class _NamedLike:
 
     def expect(self, paths: Iterable[LeafPath]) -> None:
         self._checkpoint.expect(map(self._own, paths))
+
+
+def _sides(left: Checkpoint, right: Checkpoint) -> dict[str, Any]:
+    """The fields of the document that say what was opened."""
+    of_both = {"assumptions": assumed_steps(left, right)}
+    return {**_side("a", left), **_side("b", right), **of_both}
 
 
 def _side(name: str, checkpoint: Checkpoint) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.engine.reading import Values, read_scalar, read_values
 from surgery_cli.errors import SurgeryError
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
+from surgery_cli.proof.older_steps import assumed_steps
 from surgery_cli.proof.soundness import largest_told
 from surgery_cli.proof.statistics import statistics
 from surgery_cli.salvage.opening import opened
@@ -87,13 +88,13 @@ def inspect(
         other_items=list(location.other_items),
         foreign_files=_foreign_names(checkpoint),
         chosen=location.chosen,
+        assumptions=assumed_steps(checkpoint),
         only=only,
         looked_at=None if only is None else len(named),
         leaves=rows,
         all_leaves=len(tree),
-        dead_bytes=checkpoint.dead_bytes,
         parameters=_parameters(checkpoint, surveyed, set(chosen)),
-        **_totals(rows),
+        **_totals(rows, checkpoint),
         optimizer=_states(surveyed, set(chosen)) if optimizer else None,
         states_in_question=[p.path or "." for p in surveyed.questions] if optimizer else [],
         hosts=None if layout is None else layout_reads(checkpoint, chosen, surveyed, layout, hosts),
@@ -245,9 +246,10 @@ def _is_untrained_variable(path: LeafPath, spec: LeafSpec, below: Collection[Lea
     return any(variable.parent / (name, "value") in below for name in ("scale", "bias"))
 
 
-def _totals(rows: Sequence[reports.LeafRow]) -> dict[str, Any]:
-    """The fields of the document that sum up its rows."""
+def _totals(rows: Sequence[reports.LeafRow], checkpoint: Checkpoint) -> dict[str, Any]:
+    """The fields of the document that sum up its rows, and what no leaf refers to."""
     return {
+        "dead_bytes": checkpoint.dead_bytes,
         "total_leaves": len(rows),
         "total_bytes": sum(row.bytes for row in rows),
         "total_stored_bytes": sum(row.stored_bytes or 0 for row in rows),

@@ -13,6 +13,7 @@ from surgery_cli import reports
 from surgery_cli.errors import PlanError, Problem, SurgeryError, UndoError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.planning import plan_from_document
+from surgery_cli.proof.older_steps import assumed_steps
 from surgery_cli.proof.on_record import read_record
 from surgery_cli.proof.record_places import has_several_trees, record_path, recorded_place
 from surgery_cli.proof.surgery_json import Record, misfit
@@ -53,6 +54,7 @@ def inverse(source: str, *, options: Options = Options()) -> reports.InversePlan
         checkpoint=str(checkpoint.location.root),
         source=record.source,
         plan=document,
+        assumptions=assumed_steps(checkpoint),
         from_source=sum(map(needs_source, document["edits"])),
     )
 

@@ -14,6 +14,7 @@ from surgery_cli.errors import Problem, SurgeryError, raise_all
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.operations.asserting import Assertion
 from surgery_cli.planning import Origin, Plan
+from surgery_cli.proof.older_steps import assumed_steps
 from surgery_cli.proof.records import recorded_in
 from surgery_cli.rules.equality import Unchanged
 from surgery_cli.settings.run import Options
@@ -47,6 +48,7 @@ def judge(
         not_judged=sorted(found.checkpoint.location.other_items),
         seconds=found.seconds,
         chosen=found.checkpoint.location.chosen,
+        assumptions=found.assumptions,
     )
 
 
@@ -59,6 +61,7 @@ class Judged(NamedTuple):
     bytes_read: int
     sources_checked: int
     seconds: float
+    assumptions: list[reports.Assumed]
 
 
 def judged(source: str, plan: Plan, options: Options, listener: Listener | None) -> Judged:
@@ -100,6 +103,7 @@ def judged(source: str, plan: Plan, options: Options, listener: Listener | None)
         execution.read_bytes,
         sources_checked,
         round(time.monotonic() - started, 3),
+        assumed_steps(prepared.checkpoint, *prepared.sources.values()),
     )
 
 

@@ -14,6 +14,7 @@ from surgery_cli import reports
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.planning.recorded_plans import holds_edits
+from surgery_cli.proof.older_steps import assumed_steps
 from surgery_cli.proof.on_record import read_record
 from surgery_cli.proof.own_record import not_of_record
 from surgery_cli.proof.record_places import record_path, trees_of_step
@@ -41,6 +42,7 @@ def log(argument: str, *, step: int | None = None, item: str | None = None) -> r
             checkpoint=str(checkpoint.location.root),
             address=checkpoint.address_of(item),
             chosen=checkpoint.location.chosen,
+            assumptions=assumed_steps(checkpoint),
             record=str(record_path(checkpoint)),
             entries=[] if record is None else _entries(checkpoint, record),
         )

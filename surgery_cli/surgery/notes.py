@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Final
@@ -37,13 +37,16 @@ from surgery_cli.words.quantities import byte_text, counted
 SHOWN_LINKS = 3
 
 
-def opened_notes(checkpoint: Checkpoint) -> list[Note]:
-    """About what was opened: what was inferred of it, what is damaged, and whether it is a part of something."""
-    inferred, damaged = inference_notes(checkpoint), damage_notes(checkpoint)
+def opened_notes(checkpoint: Checkpoint, *, but: Collection[str] = ()) -> list[Note]:
+    """About what was opened: what was inferred of it, what is damaged, and whether it is a part of something.
+
+    ``but``: the items of which it is said elsewhere that they are inferred.
+    """
+    inferred, damaged = inference_notes(checkpoint, but), damage_notes(checkpoint)
     return [*inferred, *damaged, *lone_shard_notes(checkpoint)]
 
 
-def inference_notes(checkpoint: Checkpoint) -> list[Consequence]:
+def inference_notes(checkpoint: Checkpoint, but: Collection[str] = ()) -> list[Consequence]:
     """A note for every item of which only the arrays' names tell the tree."""
     return [
         Consequence(
@@ -53,6 +56,7 @@ def inference_notes(checkpoint: Checkpoint) -> list[Consequence]:
             " None leaves and lists cannot be known",
         )
         for name in checkpoint.inferred_items
+        if name not in but
     ]
 
 

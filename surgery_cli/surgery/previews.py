@@ -16,6 +16,7 @@ from surgery_cli.planning import Plan
 from surgery_cli.settings.run import Options
 from surgery_cli.store.write.item_plan import Way
 from surgery_cli.store.write.strategy import reason_at
+from surgery_cli.surgery.assumed import assumed_of, lost_trees
 from surgery_cli.surgery.axis_order import history, permutes_within_an_axis
 from surgery_cli.surgery.exporting import beside_notes, export_document, export_reason
 from surgery_cli.surgery.judged_checks import judged_checks, warnings_said
@@ -95,7 +96,7 @@ def previewed(
         partly_by_reference=sum(leaf.way is Way.ENCODE for leaf in rearranged) or UNSET,
         notes=list(notes),
         consequences=[note for note in notes if isinstance(note, Consequence)],
-        assumptions=assumed(draft),
+        assumptions=assumed_of(prepared.checkpoint, draft, prepared.sources.values()),
         checks=judged_checks(draft) or UNSET,
         reshard=UNSET if plan.reshard is None else reshard_document(prepared.checkpoint, draft),
         exported=export,
@@ -109,7 +110,7 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
     """What a preview says beside the edits."""
     checkpoint, draft, plans = prepared.checkpoint, prepared.draft, prepared.plans
     notes: list[Note] = [
-        *opened_notes(checkpoint),
+        *opened_notes(checkpoint, but=lost_trees(checkpoint)),  # of them it is an assumption
         *lost_item_notes(checkpoint),
         *foreign_record_notes(checkpoint),
         *_notes_beside_leaves(prepared, destination),
@@ -133,11 +134,25 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
         target = path_at(destination)
         notes += parent_notes(target)
         notes += put_into_notes(target, prepared, is_sealed=options.seal)
-        notes += replaced_notes(target, force=options.force)
+        notes += replaced_notes(target, _kind_of_result(prepared), force=options.force)
         notes += same_run_notes(target, prepared)
         notes += metrics_notes(target, prepared, options.metrics)
         notes += leftover_notes(target, force=options.force, resume=options.resume)
     return notes
+
+
+def _kind_of_result(prepared: Prepared) -> str:
+    """What a result is that comes in the place of a run, in a phrase."""
+    if prepared.output is not None:
+        return f"an export ({prepared.output.format}), without steps"
+    match prepared.checkpoint.location.shape:
+        case "root":
+            return "a run of one step"
+        case "step":
+            return "one step by itself"
+        case "file":
+            return "one file, without steps"
+    return "one tree, without steps"
 
 
 def _notes_beside_leaves(prepared: Prepared, destination: str | None) -> list[Note]:
@@ -170,21 +185,6 @@ def edit_lines(draft: Draft, plan: Plan) -> list[reports.EditLine]:
             )
         )
     return lines
-
-
-def assumed(draft: Draft) -> list[reports.Assumed]:
-    """What twins of the draft follow by without proof, once for each state."""
-    every = dict.fromkeys(taken for outcome in draft.outcomes for taken in outcome.assumed)
-    return [
-        reports.Assumed(
-            node=str(node),
-            taken_for=taken.taken_for,
-            unless=list(taken.unless),
-            settled_by=taken.settled_by,
-            sentence=taken.sentence(node),
-        )
-        for node, taken in every
-    ]
 
 
 def changed_leaf(

@@ -15,11 +15,11 @@ from surgery_cli.words.pages import DocsPage
 _SHOWN_STEPS: Final = 4
 
 
-def replaced_notes(destination: Path, *, force: bool) -> list[Consequence]:
-    """What goes with a destination that is replaced whole: a run is more than the one step that takes its place."""
+def replaced_notes(destination: Path, result: str, *, force: bool) -> list[Consequence]:
+    """What goes with a destination that is replaced whole: a run is more than the ``result`` that takes its place."""
     if not force or filesystem.is_link(destination) or not (steps := steps_replaced(destination)):
         return []
-    said = f"`--force` replaces '{destination}' whole: its {steps} go, and the result is one step"
+    said = f"`--force` replaces '{destination}' whole: its {steps} go, and the result is {result}"
     return [Consequence(DocsPage.FORCE, said)]
 
 

@@ -27,7 +27,8 @@ from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.being_written import claim_around
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.write.aftermath import begin_anew, remaining_notes
-from surgery_cli.store.write.destination import check_address, check_destination
+from surgery_cli.store.write.destination import being_written, check_address, check_destination
+from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.surgery.filled_apart import filled_apart
 from surgery_cli.surgery.record_notes import foreign_record_notes
 from surgery_cli.surgery.rescue_fills import Asked, surveyed
@@ -148,6 +149,9 @@ def _donors(other: Checkpoint | None, rows: Sequence[reports.SavedRow]) -> dict[
 
 def _check_target(target: Path, place: BrokenPlace) -> None:
     check_item_names(place.items)
+    if claim := being_written(target, may_force=False):
+        mixture = half_replaced(target)
+        raise claim if mixture is None else DestinationError(mixture)
     if filesystem.is_taken(target):
         raise DestinationError(
             f"the destination '{target}' exists",
@@ -207,12 +211,17 @@ def _incomplete(
     if len(apart) < len(lacking) and not (asked.fill_from or asked.fill):
         ways.append("`--fill-from` an older step" + " for the rest" * bool(apart))
     first = f"{listed(ways, word='and')}, or " if ways else ""
+    filled = len(rows) - whole - len(lacking)
+    found = f"{whole} of {leaves_text(len(rows))} in '{survey.place.root}' are whole"
+    rest = f"{counted(len(lacking), 'is', 'are')} not"
+    if filled:
+        found, rest = f"{found}, {filled:,} can be filled", f"{len(lacking):,} cannot"
+    kept = "what is whole or can be filled" if filled else "what is whole"
     return CheckpointError(
         Problem(
-            f"{whole} of {leaves_text(len(rows))} in '{survey.place.root}' are whole, and"
-            f" {counted(len(lacking), 'is', 'are')} not",
+            f"{found}, and {rest}",
             why=_why(lacking),
-            fix=f"{first}`--allow-partial` for what is whole; without DST, all are listed",
+            fix=f"{first}`--allow-partial` for {kept}; without DST, all are listed",
         )
     )
 

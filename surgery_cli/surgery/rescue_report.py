@@ -13,6 +13,7 @@ from surgery_cli.salvage.file import BrokenFile
 from surgery_cli.salvage.filling import Fill
 from surgery_cli.salvage.item import BrokenItem
 from surgery_cli.salvage.leaves import SavedLeaf
+from surgery_cli.salvage.older_steps import number_of
 from surgery_cli.salvage.place import fault_beside
 from surgery_cli.salvage.states import Route
 from surgery_cli.salvage.structure import WHOLE, Structure
@@ -104,7 +105,9 @@ def rescue_report(
             notes.append(Consequence(DocsPage.RESCUE_LOOK, said))
     if filled_from is not None and filled_from.shape == "root" and any(r.filled_from for r in rows):
         step = f"step {filled_from.step} of '{filled_from.root}'"
-        said = f"{step} fills what is not whole: of those that may, the newest of which that can be read"
+        number = number_of(survey.place)
+        before = "" if number is None else f" before {number}"
+        said = f"{step} fills what is not whole: it is the newest{before} that can be read"
         notes.append(Consequence(DocsPage.RESCUE_WRITES, said))
     if untold := [f"'{row.path}' ({row.filled_type})" for row in rows if row.filled_type]:
         named = listed(untold, 6, word="and")

@@ -17,6 +17,7 @@ from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import CheckpointError, Problem, SurgeryError
 from surgery_cli.proof.files import files_of
 from surgery_cli.proof.metadata_files import metadata_faults
+from surgery_cli.proof.older_steps import assumed_steps
 from surgery_cli.proof.on_record import chosen_digests
 from surgery_cli.proof.own_record import record_to_seal
 from surgery_cli.proof.record_files import check_record_target, put_record
@@ -71,8 +72,7 @@ def seal(
 
     One file is added or replaced, by a rename: ``surgery.json``, or the file that ``to`` names. ``sha256sums`` is a
     file outside of the checkpoint for the digests of all files, the record among them. ``anew`` records what is there
-    now also where an earlier digest does not hold. ``say`` is told, before values are read, what takes more than
-    ``memory_bytes``, or more time for that.
+    now also where an earlier digest does not hold. ``say`` is told before what takes more than ``memory_bytes``.
 
     Raises:
         DestinationError: the record cannot be written there.
@@ -107,6 +107,7 @@ def seal(
     return reports.Seal(
         checkpoint=str(checkpoint.location.root),
         chosen=checkpoint.location.chosen,
+        assumptions=assumed_steps(checkpoint),
         record=str(target),
         sha256sums=_put_sums(sha256sums, place, files, hashes, {} if to else {target: content}),
         leaves=len(leaves.digests),

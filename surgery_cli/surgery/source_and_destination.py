@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
@@ -26,13 +26,12 @@ from surgery_cli.store.filesystem.listing import destination_of, removal_of, ste
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.argument import refuse_step_of_run
 from surgery_cli.store.locate.being_written import is_marked
-from surgery_cli.store.locate.location import Location, locate
+from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.as_opened import changed_while_read
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.aftermath import with_aftermath
 from surgery_cli.store.write.commit_marks import is_unfinished
 from surgery_cli.store.write.destination import (
-    OUTSIDE,
     already_there,
     being_written,
     check_address,
@@ -43,9 +42,9 @@ from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.inventory import inventory_at
 from surgery_cli.store.write.set_aside import recover_old, set_aside_of
 from surgery_cli.surgery.others_inside import refuse_to_lose_others
+from surgery_cli.surgery.places_read import places_read
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.put_into import checkpoint_around, refuse_step_in_step
-from surgery_cli.surgery.same_run import step_beside
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
@@ -66,8 +65,8 @@ def check_target(
     filesystem.look_ahead(target, around=True)
     _refuse_inside_of_what_is_written(target)
     try:
-        for source, other_place in _read_for(target, prepared):
-            check_destination(target, source, other_place)
+        for source, *other_places in places_read(target, prepared):
+            check_destination(target, source, *other_places)
         has_put = built is not None and inventory_at(built) is not None  # it is looked at by that
         if built != target and filesystem.is_taken(target) and not has_put:
             _check_what_stands_at(target, force=force, goes_on=built is not None)
@@ -108,29 +107,6 @@ def _or_mixed(target: Path, error: DestinationError) -> DestinationError:
     """What is wrong with a destination; of one that is half replaced, where the checkpoint is that is whole."""
     mixture = half_replaced(target)
     return error if mixture is None else DestinationError(mixture)
-
-
-def _read_for(target: Path, prepared: Prepared) -> Iterator[tuple[Path, str]]:
-    """What may not be written, and where else the result may go.
-
-    Of other steps of the run that the result becomes a step of, those steps alone.
-    """
-    own = step_beside(target, prepared)
-    for source in prepared.sources.values():
-        location = source.location if isinstance(source, Checkpoint) else None
-        step = None if location is None else location.step_directory
-        is_beside = (
-            own is not None and step is not None and filesystem.real(step).parent == own.parent
-        )
-        place = step if is_beside and step is not None else source.place_on_disk
-        yield place, _other_place(location)
-
-
-def _other_place(location: Location | None) -> str:
-    if location is None or location.shape != "root":
-        return OUTSIDE
-    tree = quote(str(next(iter(location.items.values()))))
-    return f"{OUTSIDE}; `--as-step N` makes a step of the run; a tree, named as {tree}, can become an item of a step"
 
 
 def _check_what_stands_at(target: Path, *, force: bool, goes_on: bool = False) -> None:

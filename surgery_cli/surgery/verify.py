@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from surgery_cli import reports
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import PlanError
+from surgery_cli.proof.older_steps import assumed_steps
 from surgery_cli.proof.structure import compare
 from surgery_cli.salvage.opening import opened
 from surgery_cli.script.user_code import Say
@@ -116,7 +117,12 @@ def _chosen(
     def said(one: Checkpoint | None) -> str:
         return one.location.chosen if one is not None and one.location.step is not None else ""
 
-    return replace(found, chosen=said(checkpoint), chosen_against=said(other))
+    return replace(
+        found,
+        chosen=said(checkpoint),
+        chosen_against=said(other),
+        assumptions=assumed_steps(checkpoint, other),
+    )
 
 
 def _beside(*sides: Checkpoint) -> list[Note]:

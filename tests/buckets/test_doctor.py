@@ -1,12 +1,17 @@
 """`doctor` on a bucket: what its listing and metadata tell of a run, with nothing written there."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
 from surgery_cli import surgery as library
 from surgery_cli.store.filesystem.processes import Owner
 from tests.buckets.checkpoints import MARK, SAMPLES, saved, uploaded
+from tests.buckets.server import Faults
 
 
 def _locked(service, name, owner):
@@ -60,3 +65,29 @@ def test_a_data_file_that_the_tree_of_a_store_lies_in_is_named_as_what_it_is(
     assert (opened.code, seen.code) == (3, 1)
     assert told in opened.err
     assert told in seen.out
+
+
+def test_all_that_one_killed_run_has_left_is_one_entry(service, tmp_path, surgery):
+    """A run leaves a folder, a journal and a lock; another run's are another entry."""
+    there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
+    words = ["rescale", there, f"{service.root}/new", "params/w", "--by", "2", "--resume"]
+    service.faults = Faults(latency=0.01)
+    with subprocess.Popen([sys.executable, "-m", "surgery_cli", *words]) as run:
+        while not any("/new/d/" in name for name in service.names(".new")):
+            assert run.poll() is None
+            time.sleep(0.005)
+        run.send_signal(signal.SIGKILL)
+    service.faults = Faults()
+    service.settle()
+    here = Owner.here()
+    _locked(service, "910", Owner(here.host, here.machine, 2**22 - 1, "1"))
+    left = {name.split("/")[0] for name in service.names(".new")}
+    assert len(left) == 3
+
+    ended = surgery("doctor", service.root, "--settled", "0")
+
+    lines = [line for line in ended.out.splitlines() if line.startswith("leftover")]
+    assert [{name for name in left if name in line} for line in lines if ".new" in line] == [left]
+    assert ended.out.count("removes it") == len(lines)
+    rows = surgery("doctor", f"{service.root}", "--json").document["places"]
+    assert left <= {row["path"] for row in rows}

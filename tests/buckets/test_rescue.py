@@ -172,3 +172,25 @@ def test_the_command_writes_where_the_library_does(
     np.testing.assert_array_equal(restored["params"]["w"], TREE["params"]["w"])
     assert restored["opt_state"]["count"] == 3
     assert {name.split("/")[1] for name in servers[target].names("runs/")} == {"new"}
+
+
+def test_after_a_rescue_that_was_killed_behind_its_mark_clean_is_named(service, tmp_path, surgery):
+    """Its result is whole, and its lock stands: that alone goes."""
+    there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
+    new = f"{service.root}/new"
+    assert surgery("rescue", there, new).code == 0
+    whole = {name: service.content(name) for name in service.names("new/")}
+    here = Owner.here()
+    dead = msgspec.to_builtins(Owner(here.host, here.machine, 2**22 - 1, "1"))
+    said = {"run": "x", "builds": new, "replaces": False, **dead}
+    service.put("bkt", ".new.surgery-tmp-lock", json.dumps(said).encode())
+
+    ended = surgery("rescue", there, new)
+
+    assert ended.code == 2
+    assert "`surgery clean " in ended.err
+    assert "--force" not in ended.err
+    assert surgery("clean", new).code == 0
+    assert service.names(".new") == []
+    assert {name: service.content(name) for name in service.names("new/")} == whole
+    assert "exists" in surgery("rescue", there, new).err

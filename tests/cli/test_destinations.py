@@ -4,6 +4,8 @@ import shutil
 
 import pytest
 
+from tests.cli.conftest import SAMPLES
+
 EDIT = ("params/Dense_1/kernel", "--by", "0.5", "--force")
 
 
@@ -91,3 +93,38 @@ def test_a_name_that_reads_as_a_step_of_a_run_is_no_destination(
 def test_an_at_in_the_name_of_what_is_no_run_is_a_name_like_others(surgery, checkpoint, tmp_path):
     assert surgery("rescale", f"{checkpoint}@250", tmp_path / "new@7", *EDIT).code == 0
     assert surgery("rescale", tmp_path / "new@7", tmp_path / "new@8", *EDIT).code == 0
+
+
+def test_a_run_as_its_own_destination_says_how_a_step_of_it_is_made(surgery, tmp_path):
+    shutil.copytree(SAMPLES / "digits_manager", tmp_path / "run")
+    run, edit = tmp_path / "run", ("params/Dense_1/kernel", "--by", "2", "--twins", "named")
+    ended = surgery("rescale", run, run, *edit)
+    assert ended.code == 2
+    assert "is the source itself" in ended.err
+    assert "name another place; or `--as-step N` makes a step of the run" in ended.err
+    assert surgery("rescale", run, run, *edit, "--as-step", "600").code == 0
+    flat = shutil.copytree(SAMPLES / "digits_standard", tmp_path / "flat")
+    ended = surgery("rescale", flat, flat, *edit)
+    assert "  name another place\n" in ended.err
+    assert "--as-step" not in ended.err
+
+
+REPLACING = {
+    "digits_manager": ((), "a run of one step"),
+    "digits_manager/500": ((), "one step by itself"),
+    "digits_standard": ((), "one tree, without steps"),
+}
+
+
+@pytest.mark.parametrize("source", REPLACING)
+def test_what_takes_the_place_of_a_run_is_called_what_it_is(surgery, tmp_path, source):
+    more, said = REPLACING[source]
+    run = shutil.copytree(SAMPLES / "digits_manager", tmp_path / "run")
+    done = surgery("compact", SAMPLES / source, run, "--force", "-q", *more)
+    assert done.code == 0
+    told = f"`--force` replaces '{run}' whole: its 2 steps (250, 500) go, and the result is {said}"
+    assert told in done.err
+    inside = {path.name for path in run.iterdir()}
+    assert ("500" in inside) == (said == "a run of one step")
+    assert ("_METADATA" in inside) == ("one tree" in said)
+    assert ("default" in inside) == ("one step by" in said)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 from typing import NamedTuple
 
 import numpy as np
@@ -34,8 +35,15 @@ def two_items(tmp_path_factory):
 def test_a_tree_without_its_metadata_is_said_to_be_inferred(surgery, own_checkpoint, tmp_path):
     (own_checkpoint / "_METADATA").unlink()
     assert surgery("inspect", own_checkpoint, "--json").document["notes"][0] == NO_METADATA
+    for name in ("_CHECKPOINT_METADATA", "_sharding"):
+        (own_checkpoint / name).unlink()
+    shutil.rmtree(
+        own_checkpoint / "array_metadatas"
+    )  # an old layout: nothing tells that it is lost
     edit = ("rescale", own_checkpoint, tmp_path / "new", "params", "--by", "2", "--dry-run")
-    assert NO_METADATA in surgery(*edit, "--json").document["notes"]
+    found = surgery(*edit, "--json").document
+    assert NO_METADATA in found["notes"]
+    assert [taken for taken in found["assumptions"] if "tree of dicts" in taken["taken_for"]] == []
 
 
 def test_a_database_without_its_first_file_names_that_file(surgery, own_checkpoint):

@@ -81,7 +81,25 @@ def tree_inferred_from_names(place):
     shutil.copytree(FLAT, place / "bare")
     (place / "bare" / "_METADATA").unlink()
     words = ("cast", place / "bare", place / "new", *CAST)
+    return words, [f"assumed: '{place / 'bare'}' is taken for a tree of dicts, as the names of its"]
+
+
+def tree_inferred_from_names_of_an_old_layout(place):
+    shutil.copytree(FLAT, place / "bare")
+    for name in ("_METADATA", "_CHECKPOINT_METADATA", "_sharding"):
+        (place / "bare" / name).unlink()
+    shutil.rmtree(place / "bare" / "array_metadatas")
+    words = ("cast", place / "bare", place / "new", *CAST)
     return words, ["note: there is no `_METADATA`: the tree is inferred from names"]
+
+
+def older_step_as_the_newest_is_unfinished(place):
+    shutil.copytree(ROOT, place / "run")
+    (place / "run" / "600.orbax-checkpoint-tmp-1").mkdir()
+    words = ("cast", place / "run", place / "new", *CAST)
+    return words, [
+        f"assumed: step 500 of '{place / 'run'}' is taken: the newest, 600, is unfinished"
+    ]
 
 
 def leftover_of_a_killed_run_removed(place):
@@ -128,6 +146,8 @@ CASES = [
     damaged_metadata_carried_along,
     files_behind_links_copied,
     tree_inferred_from_names,
+    tree_inferred_from_names_of_an_old_layout,
+    older_step_as_the_newest_is_unfinished,
     leftover_of_a_killed_run_removed,
     set_aside_restored,
     rest_left_out,

@@ -26,7 +26,7 @@ from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.table import operations
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.planning.reading import plan_from_document
-from surgery_cli.surgery.previews import assumed
+from surgery_cli.surgery.assumed import assumed_states
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 from tests.operations.value_edits import example_on
@@ -173,7 +173,7 @@ def test_every_entry_that_the_refusal_names_is_whole(name: str, layout: str) -> 
 def test_nothing_is_assumed_of_what_is_named_as_params(
     name: str, fields: dict[str, Any], layout: str
 ) -> None:
-    assert assumed(done(name, PARAMS_BY_NAME[layout], **fields)[0]) == []
+    assert assumed_states(done(name, PARAMS_BY_NAME[layout], **fields)[0]) == []
 
 
 # --- what the user says of them ---------------------------------------------------------------------------
@@ -241,8 +241,8 @@ def test_what_is_said_of_slots_holds_wherever_they_stand(
             done(name, MOMENTS[layout], slots=told, **fields, **more)
         return
     draft, after, _ = done(name, MOMENTS[layout], slots=told, **fields, **more)
-    assert [each.taken_for for each in assumed(draft)] == [
-        each.taken_for for each in assumed(below[0])
+    assert [each.taken_for for each in assumed_states(draft)] == [
+        each.taken_for for each in assumed_states(below[0])
     ]
     for node, own in zip(told, usual, strict=True):
         found, wanted = values_below(node, after), values_below(own, below[1])

@@ -23,8 +23,8 @@ from surgery_cli.planning import plan_of
 from surgery_cli.resolution import resolve
 from surgery_cli.script.abstract_tree import abstract_tree
 from surgery_cli.script.function import Script
+from surgery_cli.surgery.assumed import assumed_states as assumptions
 from surgery_cli.surgery.optimizers import survey_state
-from surgery_cli.surgery.previews import assumed as assumptions
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 from tests.optimizer.optax_registry import leaves_of

@@ -105,7 +105,6 @@ def run_plan(
             output,
             render,
             consequences=report.consequences,
-            assumptions=[taken.sentence for taken in report.assumptions],
         )
     return 0
 

@@ -6,7 +6,14 @@ from functools import partial
 from typing import Annotated
 
 from surgery_cli.console.arguments import Output, directory
-from surgery_cli.console.printing import print_aside, print_json, print_text, progress, saying
+from surgery_cli.console.printing import (
+    print_aside,
+    print_assumed,
+    print_json,
+    print_text,
+    progress,
+    saying,
+)
 from surgery_cli.inputs.addresses import Address, checkpoint_address, local_object
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.shared import MEMORY_BYTES, Item, Memory, Step
@@ -65,6 +72,8 @@ def derive(
         print_json(found)
     else:
         print_text(derivation.plan_text(found))
-        if not output.quiet:
+        if output.quiet:
+            print_assumed(found, output)
+        else:
             print_aside(found, partial(derivation.render, verbose=output.verbose))
     return 0 if found.is_whole else 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from surgery_cli.console.arguments import Checkpoint, Output
-from surgery_cli.console.printing import print_document, print_json, print_text
+from surgery_cli.console.printing import print_assumed, print_document, print_json, print_text
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.shared import Item, Step
 
@@ -38,4 +38,5 @@ def log(
         print_json(document)
     else:
         print_text(yaml_of(document))
+        print_assumed(found, output)
     return 0

@@ -12,7 +12,14 @@ from surgery_cli.console.formats.files import (
     output_files,
     write_files,
 )
-from surgery_cli.console.printing import print_document, print_json, print_text, progress, saying
+from surgery_cli.console.printing import (
+    print_assumed,
+    print_document,
+    print_json,
+    print_text,
+    progress,
+    saying,
+)
 from surgery_cli.errors import PlanError
 from surgery_cli.inputs.addresses import destination_address
 from surgery_cli.settings.declaration import Group, setting
@@ -91,4 +98,5 @@ def _print_inverse(source: str, html: str | None, options: Options, output: Outp
         print_json(undoing)
     else:
         print_text(yaml_of(undoing.plan))
+        print_assumed(undoing, output)
     return 0

@@ -55,7 +55,7 @@ def _series(places: Sequence[ExaminedPlace], *, verbose: bool) -> Iterator[Seque
             for _, alike in groupby(rows, key=lambda row: row.state):
                 yield list(alike)
         else:
-            yield from ([row] for row in rows)
+            yield from (list(alike) for _, alike in groupby(rows, key=_run_of))
 
 
 def _is_quiet(row: ExaminedPlace) -> bool:
@@ -64,14 +64,20 @@ def _is_quiet(row: ExaminedPlace) -> bool:
     return row.state in ("whole", "apart") and is_said and not row.todo and not row.temporary
 
 
+def _run_of(row: ExaminedPlace) -> tuple[object, ...]:
+    """What all that a run of ours has left has in common, and nothing else has with it: whose it is, and what to do."""
+    is_of_run = row.state == "leftover" and row.of and row.todo and row.leaves is None
+    return (row.state, row.of, tuple(row.why), row.todo) if is_of_run else (row.path,)
+
+
 def _line(rows: Sequence[ExaminedPlace], page: Page, *, verbose: bool) -> None:
-    first = rows[0]
+    first, size = rows[0], byte_text(sum(row.bytes for row in rows))
     state = Cell(f"{first.state:<11}", _TONES.get(first.state, "doubtful"))
-    if len(rows) > 1:
-        page.line(state, f"{_names(rows)}  {byte_text(sum(row.bytes for row in rows))}")
+    if len(rows) > 1 and not first.why:
+        page.line(state, f"{_names(rows)}  {size}")
         return
-    of = f" of {first.of}" if first.of else ""
-    page.line(state, f"{first.path}{of}  {byte_text(first.bytes)}{_leaves(first)}")
+    of, names = f" of {first.of}" if first.of else "", ", ".join(row.path for row in rows)
+    page.line(state, f"{names}{of}  {size}{_leaves(first)}")
     page.names(first.why, most=None if verbose else _MOST_WHYS, indent=4)
     if first.temporary:
         size = byte_text(sum(first.temporary.values()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from surgery_cli.document import Noted
+from surgery_cli.proof.record_parts import Assumed
 
 
 class ProbeStatistics(msgspec.Struct, kw_only=True):
@@ -142,6 +143,8 @@ class Probe(Noted, kw_only=True, frozen=True):
 
     checkpoint: str
     chosen: str
+    assumptions: list[Assumed] = []
+    """That an older step of a root is meant, as none was named and the newest is unfinished; `--quiet` says it, too."""
     model: str
     inputs: list[str]
     bound: dict[str, str]

@@ -21,6 +21,7 @@ from surgery_cli.probing.use_case.rows import document
 from surgery_cli.probing.use_case.running import Probed, loss_of, run_session
 from surgery_cli.probing.use_case.session import Session, open_session
 from surgery_cli.probing.use_case.taken_inputs import check_not_empty, fitting, unused_inputs
+from surgery_cli.proof.older_steps import assumed_steps
 from surgery_cli.script.user_code import UserObject, importing_once, load_object
 from surgery_cli.settings.declaration import given, settings_of
 from surgery_cli.words.notes import Note, Remark
@@ -63,7 +64,9 @@ def probe(
             )
             if other is not None:
                 found = msgspec.structs.replace(
-                    found, comparison=_against(probed, other, options, loss)
+                    found,
+                    comparison=_against(probed, other, options, loss),
+                    assumptions=assumed_steps(probed.session.checkpoint, other.checkpoint),
                 )
         return _with_files(found, probed, options)
 

@@ -11,6 +11,7 @@ from surgery_cli.probing.trace.first_bad import FirstBad, Operation
 from surgery_cli.probing.trace.forward import Forward, Seen, Site, is_observable
 from surgery_cli.probing.trace.statistics import Measured
 from surgery_cli.probing.use_case.session import Session
+from surgery_cli.proof.older_steps import assumed_steps
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Note, Remark
@@ -48,6 +49,7 @@ def document(
     return documents.Probe(
         checkpoint=str(session.checkpoint.location.root),
         chosen=session.checkpoint.location.chosen,
+        assumptions=assumed_steps(session.checkpoint),
         model=session.user.name,
         inputs=[i.text for i in session.inputs],
         bound={name: str(place) or "." for name, place in binding.places.items()},

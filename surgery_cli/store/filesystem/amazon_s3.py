@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from surgery_cli.store.filesystem.amazon_settings import check_made, settings_told
 from surgery_cli.store.filesystem.fsspec_service import FsspecService, md5_of
 from surgery_cli.store.filesystem.object_service import (
     Page,
@@ -234,15 +235,15 @@ class AmazonS3(FsspecService):
         from fsspec.asyn import sync
         from s3fs import S3FileSystem
 
-        client = S3FileSystem(skip_instance_cache=True)
-        if client.anon:
-            return client
+        async def has_credentials(client: Any) -> bool:
+            made = await client.set_session()
+            certificates = client.session.get_config_variable("ca_bundle")
+            check_made(made.meta.endpoint_url, certificates)
+            return client.anon or await client.session.get_credentials() is not None
 
-        async def has_credentials() -> bool:
-            await client.set_session()
-            return await client.session.get_credentials() is not None
-
-        is_known = sync(client.loop, has_credentials)
+        with settings_told():
+            client = S3FileSystem(skip_instance_cache=True)
+            is_known = sync(client.loop, has_credentials, client)
         return client if is_known else S3FileSystem(anon=True, skip_instance_cache=True)
 
 

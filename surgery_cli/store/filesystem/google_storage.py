@@ -17,6 +17,7 @@ from typing import Any, Final
 from surgery_cli.inputs.buckets import StoredOtherwise
 from surgery_cli.store.filesystem.deferred_imports import deferred
 from surgery_cli.store.filesystem.fsspec_service import FsspecService
+from surgery_cli.store.filesystem.google_settings import check_settings
 from surgery_cli.store.filesystem.object_service import (
     Page,
     ServiceWords,
@@ -166,6 +167,7 @@ class GoogleStorage(FsspecService):
         _client_class()
 
     def _connected(self) -> Any:
+        check_settings()
         # what it would log, it also raises
         logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
         return _client_class()(skip_instance_cache=True)

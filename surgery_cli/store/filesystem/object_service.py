@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from surgery_cli.inputs.buckets import NoBucket, Replaced, ServiceRefusal
+from surgery_cli.store.filesystem.wrong_settings import WrongSetting
 
 STREAMED_BYTES: Final = 8 << 20
 """What is larger is written piece by piece."""
@@ -159,6 +160,9 @@ def asking(
     address = f"{words.scheme}://{bucket}" + (f"/{key}" if key else "")
     try:
         yield
+    except WrongSetting as error:
+        why = f"a setting is wrong: {error.why}"
+        raise ServiceRefusal(why, address, error.fix, is_answered=True) from error
     except ModuleNotFoundError as error:
         package = str(error.name).partition(".")[0]
         raise ServiceRefusal(
@@ -184,8 +188,9 @@ def asking(
 
 _OF_CREDENTIALS: Final = (
     "google.auth.",
+    "botocore.exceptions.CredentialRetrieval",
+    "botocore.exceptions.Login",
     "botocore.exceptions.NoCredentials",
-    "botocore.exceptions.PartialCredentials",
     "botocore.exceptions.TokenRetrieval",
     "botocore.exceptions.SSO",
     "botocore.exceptions.UnauthorizedSSO",

@@ -10,10 +10,14 @@ from contextlib import contextmanager
 from typing import Final
 
 from surgery_cli.errors import RemovedError, WriteError
+from surgery_cli.store.filesystem.driver_credentials import mend_of
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 
 _NUMBER: Final = re.compile(r"\[os_error_code='(\d+)'")
 """The system's number for an error, among what TensorStore adds to it in brackets, its whole spec first."""
+
+_ADDED: Final = re.compile(r" \[\w+='")
+"""How that begins; a range of bytes stands in brackets, too."""
 
 _MENDS: Final = {
     errno.ENOSPC: "make room (`df -h`; for files `df -i`)",
@@ -60,7 +64,7 @@ def write_failed(name: str, error: Exception) -> WriteError:
     cause = (
         "see what else removes files there"
         if is_gone
-        else _MENDS.get(number or 0, "mend the cause")
+        else _MENDS.get(number or 0) or mend_of(why) or "mend the cause"
     )
     return (RemovedError if is_gone else WriteError)(
         f"writing '{name}' failed",
@@ -75,7 +79,7 @@ def _reason(error: Exception) -> tuple[str, int | None]:
         name = error.filename2 or error.filename
         file = f": '{os.fsdecode(name)}'" if name else ""
         return f"{error.strerror or error}{file}", error.errno
-    text = str(error).split("\n", 1)[0].split(" [", 1)[0]
+    text = _ADDED.split(str(error).split("\n", 1)[0], maxsplit=1)[0]
     number = _NUMBER.search(str(error))
     if number is not None:
         return text.rsplit(": ", 1)[-1], int(number[1])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from surgery_cli.errors import ServiceFails
 from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.store.filesystem.driver_credentials import mend_of
 from surgery_cli.store.filesystem.object_service import ELSEWHERE, EXPIRED, UNKNOWN
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _RETRIES: Final = {"max_retries": 8, "initial_delay": "250ms", "max_delay": "16s
 
 _OF_SERVICE: Final = re.compile(
     r"^(ABORTED|UNAVAILABLE|DEADLINE_EXCEEDED|RESOURCE_EXHAUSTED|PERMISSION_DENIED|UNAUTHENTICATED)\b"
-    r"|http_response_code='(301|400|401|403|429|5..)'|Failed to get credentials"
+    r"|http_response_code='(301|400|401|403|429|5..)'"
 )
 
 
@@ -47,7 +48,12 @@ def first_line(error: Exception) -> str:
 def failure_of_service(directory: Path, error: Exception) -> ServiceFails | None:
     """The error for a store in a bucket whose service does not answer, or says no; None where it is another."""
     said = str(error).split("\n", 1)[0]
-    if not isinstance(directory, BucketPath) or not _OF_SERVICE.search(said):
+    if not isinstance(directory, BucketPath):
+        return None
+    if mend := mend_of(said):
+        why = f"TensorStore, which reads arrays, takes no such credentials: {said[:300]}"
+        return ServiceFails(f"'{directory}' cannot be read", why=why, fix=mend)
+    if not _OF_SERVICE.search(said):
         return None
     why = "the service fails, or says no, after several tries"
     if any(code in said for code in EXPIRED):

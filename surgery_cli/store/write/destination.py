@@ -47,11 +47,16 @@ def check_address(destination: Path) -> None:
 OUTSIDE: Final = "name a place outside of it"
 
 
-def check_destination(destination: Path, source: Path, other_place: str = OUTSIDE) -> None:
+def check_destination(
+    destination: Path,
+    source: Path,
+    other_place: str = OUTSIDE,
+    beside: str = "name another place",
+) -> None:
     """Refuse a destination that must not be written, before any work, whatever stands there.
 
     ``source`` is everything that must not change: the root that holds the step which is read. ``other_place``: what
-    to do instead of writing into that.
+    to do instead of writing into that; ``beside``: instead of naming it itself.
 
     Raises:
         DestinationError: it lies in the source, is the source, or holds it, or cannot be made.
@@ -73,7 +78,7 @@ def check_destination(destination: Path, source: Path, other_place: str = OUTSID
         raise DestinationError(
             f"'{destination}' is the source itself",
             why="the source is never written to",
-            fix="name another place",
+            fix=beside,
         )
     if origin in real.parents:
         raise DestinationError(
@@ -119,8 +124,11 @@ def already_there(destination: Path, *, goes_on: bool = False) -> DestinationErr
     )
 
 
-def being_written(destination: Path) -> DestinationError | None:
-    """The error for a destination in a bucket that another run has locked, as far as it was seen what stands there."""
+def being_written(destination: Path, *, may_force: bool = True) -> DestinationError | None:
+    """The error for a destination in a bucket that another run has locked, as far as it was seen what stands there.
+
+    ``may_force``: whether the command has a ``--force`` that would replace that.
+    """
     if not isinstance(destination, BucketPath):
         return None
     lock = lock_of(destination)
@@ -128,11 +136,11 @@ def being_written(destination: Path) -> DestinationError | None:
         return None
     filesystem.forget(lock)
     with suppress(FileNotFoundError):
-        return claimed(lock)
+        return claimed(lock, may_force=may_force)
     return None
 
 
-def claimed(lock: Path) -> DestinationError:
+def claimed(lock: Path, *, may_force: bool = True) -> DestinationError:
     """The error for a destination in a bucket that another run has, or had when it was killed.
 
     Raises:
@@ -141,10 +149,11 @@ def claimed(lock: Path) -> DestinationError:
     claim = claim_of(lock)
     destination = destination_of(lock)
     if claim.state is State.DEAD and is_marked(destination, filesystem.read(lock)):
+        another = "name another, or add `--force`" if may_force else "name another"
         return DestinationError(
             f"the destination '{destination}' exists",
             why=f"it is complete: the run that made it ended before it had removed its lock '{lock}'",
-            fix=f"name another, or add `--force`; `surgery clean {quote(str(destination))}` removes the lock",
+            fix=f"{another}; `surgery clean {quote(str(destination))}` removes the lock",
         )
     fix = f"{claim.fix}; or name another destination"
     return DestinationError(claim.what, why=claim.why, fix=fix)

@@ -1,0 +1,128 @@
+"""What is wrong with the variables and files by which ``s3://`` is set up, as botocore tells before it asks anybody."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from surgery_cli.store.filesystem.wrong_settings import WrongSetting
+from surgery_cli.words.lists import listed
+
+_FILES: Final = {
+    "AWS_CONFIG_FILE": "~/.aws/config",
+    "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials",
+}
+
+
+class _Setting(NamedTuple):
+    """The variables that say something, the first that is set before the others, and its key in the files."""
+
+    variables: tuple[str, ...]
+    key: str = ""
+
+
+_PROFILE: Final = _Setting(("AWS_DEFAULT_PROFILE", "AWS_PROFILE"))
+_REGION: Final = _Setting(("AWS_DEFAULT_REGION",), "region")
+_SETTINGS: Final = {
+    "ProfileNotFound": _PROFILE,
+    "NoRegionError": _REGION,
+    "InvalidRegionError": _REGION,
+    "InvalidRetryModeError": _Setting(("AWS_RETRY_MODE",), "retry_mode"),
+    "InvalidMaxRetryAttemptsError": _Setting(("AWS_MAX_ATTEMPTS",), "max_attempts"),
+}
+"""By the name of botocore's error."""
+_OF_OTHERS: Final = (
+    "ConnectionError",
+    "CredentialRetrievalError",
+    "HTTPClientError",
+    "LoginError",
+    "MetadataRetrievalError",
+    "NoAuthTokenError",
+    "NoCredentialsError",
+    "SSOError",
+    "TokenRetrievalError",
+)
+"""What comes of asking somebody for credentials, or of the way there, not of a setting; some are of new releases."""
+_ENDPOINT: Final = _Setting(("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), "endpoint_url")
+_CERTIFICATES: Final = _Setting(("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"), "ca_bundle")
+
+
+@contextmanager
+def settings_told() -> Iterator[None]:
+    """Tell settings from answers where a client is made: nobody is asked meanwhile, but for credentials.
+
+    Raises:
+        WrongSetting: what failed is a setting; what else fails stays what it is.
+    """
+    from botocore import exceptions
+
+    of_others = tuple(vars(exceptions)[name] for name in _OF_OTHERS if name in vars(exceptions))
+    try:
+        yield
+    except of_others:
+        raise
+    except FileNotFoundError as error:  # a program that gives credentials
+        raise WrongSetting(
+            f"there is no '{error.filename}'", f"correct `credential_process` in {_files()}"
+        ) from error
+    except (exceptions.BotoCoreError, ValueError) as error:
+        raise WrongSetting(" ".join(str(error).split())[:300], _fix(error)) from error
+
+
+def check_made(endpoint: str, certificates: str | None) -> None:
+    """Refuse what botocore finds out at its first request alone: where that goes, and a file that is not there.
+
+    ``certificates``: what botocore's own setting says of them.
+    """
+    if not endpoint.startswith(("http://", "https://")):
+        raise WrongSetting(f"the endpoint '{endpoint}' is no address of HTTP", _fix_of_endpoint())
+    path = certificates or os.environ.get("REQUESTS_CA_BUNDLE")
+    if path and not os.path.exists(path):
+        raise WrongSetting(
+            f"there is no file of certificates '{path}'", f"correct {_place(_CERTIFICATES)}"
+        )
+
+
+def _fix(error: Exception) -> str:
+    """What to set otherwise, as far as botocore's error tells which setting it is about."""
+    name, known = type(error).__name__, getattr(error, "kwargs", {})
+    if name == "ConfigParseError":
+        return _mend(known["path"])
+    if name == "PartialCredentialsError":
+        return f"give `{known['cred_var']}` as well, or leave both out"
+    if name == "InvalidConfigError":
+        return f"mend that in {_files()}"
+    if name in _SETTINGS:
+        return f"correct {_place(_SETTINGS[name])}"
+    if isinstance(error, ValueError) and "endpoint" in str(error):
+        return _fix_of_endpoint()
+    names = sorted(one for one in os.environ if one.startswith("AWS_"))
+    return f"it is set by {listed(names, word='or')}, or in {_files()}" if names else _files()
+
+
+def _fix_of_endpoint() -> str:
+    return f"give {_place(_ENDPOINT)} with http:// or https:// in front"
+
+
+def _place(setting: _Setting) -> str:
+    """Where the setting that is in force stands."""
+    for name in setting.variables:
+        if os.environ.get(name):
+            return name
+    return f"`{setting.key}` in {_files()}" if setting.key else listed(setting.variables, word="or")
+
+
+def _mend(path: Any) -> str:
+    """A file that botocore cannot read, and the variable that names it."""
+    by = next((f", which {name} names" for name in _FILES if os.environ.get(name) == path), "")
+    return f"mend '{path}'{by}"
+
+
+def _files() -> str:
+    """The files in which settings stand, that are there."""
+    named = [os.environ.get(name) or default for name, default in _FILES.items()]
+    there = [name for name in named if Path(name).expanduser().is_file()]
+    return listed(there or named, word="or", mark="'")
