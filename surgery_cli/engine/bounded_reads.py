@@ -55,6 +55,7 @@ class Reading(NamedTuple):
     def read(self, source: Readable, path: LeafPath, spec: LeafSpec, window: Window) -> Values:
         """A part of the leaf."""
         HEAP.make_room(block_bytes(spec, window))
+        HEAP.make_room_for_one(max(block_bytes(spec, window), chunk_bytes(spec, spec.chunk_shape)))
         if not self.is_by_chunk or spec.chunk_shape is None:
             return read_values(source, path, window)
         values = np.empty(window_shape(window), numpy_dtype(spec.dtype))

@@ -90,6 +90,7 @@ class Judging:
             values = evaluation.block(part)
             digester.add_part(part, values)
             self._count(watched, values)
+            del values  # or it would stay while the next is read
         digester.in_c_order()
         watched.put(region, BlockDigests(digester.grid, tuple(digester.blocks.items())))
 

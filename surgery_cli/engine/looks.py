@@ -121,6 +121,7 @@ def tiles(
         for at in range(start, full, TILE_ELEMENTS):
             yield converted(flat[at : at + TILE_ELEMENTS])
         rest = converted(flat[full:])
+        del values, flat  # or they would stay while the next part is read
     if rest.size:
         yield rest
 

@@ -70,6 +70,7 @@ def is_same_in_parts(old: Member, new: Member, form: Form, limit_bytes: int) -> 
         made = one.of(as_dtype(old.read(readings.b, part), there.dtype))
         if not is_same(made, new.read(readings.a, window)):
             return False
+        del made  # or it would stay while the next is read
     return True
 
 
