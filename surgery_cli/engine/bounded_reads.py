@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -55,6 +55,7 @@ class Reading(NamedTuple):
     def read(self, source: Readable, path: LeafPath, spec: LeafSpec, window: Window) -> Values:
         """A part of the leaf."""
         HEAP.make_room(block_bytes(spec, window))
+        HEAP.make_room_for_one(max(block_bytes(spec, window), chunk_bytes(spec, spec.chunk_shape)))
         if not self.is_by_chunk or spec.chunk_shape is None:
             return read_values(source, path, window)
         values = np.empty(window_shape(window), numpy_dtype(spec.dtype))
@@ -119,7 +120,7 @@ def pair_reading(a: LeafSpec, b: LeafSpec, limit_bytes: int) -> PairReading:
         limit_bytes,
         2 * (chunk_bytes(a, a.chunk_shape) + chunk_bytes(b, b.chunk_shape)) + 2 * LEAST_BYTES,
     )
-    unit = _shared_unit(a, b)
+    unit = shared_unit(a.shape, (a, b))
     for stored in (a.write_shape, b.write_shape, unit):
         found = _beside(a, b, block_shape(a, stored), limit)
         if found.times == 1 and found.held_bytes <= limit:
@@ -128,7 +129,7 @@ def pair_reading(a: LeafSpec, b: LeafSpec, limit_bytes: int) -> PairReading:
     while found.held_bytes > limit and math.prod(found.a.part) > 1:
         part = found.a.part
         smaller = [
-            _beside(a, b, _halved(part, axis, unit), limit) for axis, n in enumerate(part) if n > 1
+            _beside(a, b, halved(part, axis, unit), limit) for axis, n in enumerate(part) if n > 1
         ]
         found = min(smaller, key=lambda one: (one.times, one.held_bytes))
     return found
@@ -183,14 +184,14 @@ def _ways(spec: LeafSpec, region: Shape, part: Shape, *, is_copied: bool = False
 
 def _met(part: int, region: int, chunk: int, size: int) -> int:
     """The most parts that a chunk meets along an axis, which are cut off where a region ends."""
-    inside = _meeting(part, chunk, size) - 1 if part < region else 0
-    return _meeting(region, chunk, size) + inside
+    inside = meeting(part, chunk, size) - 1 if part < region else 0
+    return meeting(region, chunk, size) + inside
 
 
-def _meeting(step: int, chunk: int, size: int) -> int:
+def meeting(step: int, chunk: int, size: int) -> int:
     """The most steps along an axis, one after the other, that a chunk meets.
 
-    >>> _meeting(4, 8, 100), _meeting(8, 4, 100), _meeting(3, 8, 100), _meeting(200, 8, 100)
+    >>> meeting(4, 8, 100), meeting(8, 4, 100), meeting(3, 8, 100), meeting(200, 8, 100)
     (2, 1, 4, 1)
     """
     if step >= size or step % max(chunk, 1) == 0:
@@ -199,7 +200,7 @@ def _meeting(step: int, chunk: int, size: int) -> int:
     return min(meeting, -(-size // step))
 
 
-def _halved(part: Shape, axis: int, unit: Shape) -> Shape:
+def halved(part: Shape, axis: int, unit: Shape) -> Shape:
     """Half as long along an axis, in whole units where there are several."""
     half = -(-part[axis] // 2)
     if part[axis] > unit[axis]:
@@ -208,11 +209,13 @@ def _halved(part: Shape, axis: int, unit: Shape) -> Shape:
     return (*part[:axis], half, *part[axis + 1 :])
 
 
-def _shared_unit(a: LeafSpec, b: LeafSpec) -> Shape:
-    """The smallest block of whole chunks of both."""
-    ones = (1,) * len(a.shape)
-    axes = zip(a.chunk_shape or ones, b.chunk_shape or ones, a.shape, strict=True)
-    return tuple(min(math.lcm(max(x, 1), max(y, 1)), max(size, 1)) for x, y, size in axes)
+def shared_unit(shape: Shape, stored: Iterable[LeafSpec]) -> Shape:
+    """The smallest block of whole chunks of all of these leaves, which have one shape."""
+    unit = [1] * len(shape)
+    for spec in stored:
+        chunks = spec.chunk_shape or unit
+        unit = [math.lcm(one, max(n, 1)) for one, n in zip(unit, chunks, strict=True)]
+    return tuple(min(one, max(size, 1)) for one, size in zip(unit, shape, strict=True))
 
 
 def chunk_bytes(spec: LeafSpec, chunk: Shape | None) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -11,11 +10,19 @@ import numpy as np
 
 from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.kernel import Window
+from surgery_cli.engine.bounded_reads import Reading
 from surgery_cli.engine.budget import in_order
-from surgery_cli.engine.digests import Digester, LeafDigest, digest_of_text
+from surgery_cli.engine.digests import (
+    Digester,
+    LeafDigest,
+    digest_and_blocks,
+    digest_of_text,
+    digest_reading,
+)
 from surgery_cli.engine.forecast import reading_bytes
-from surgery_cli.engine.grid import is_inside, relative, start_of, window_shape, windows
-from surgery_cli.engine.reading import CountedSource
+from surgery_cli.engine.grid import relative, windows
+from surgery_cli.engine.reading import CountedSource, Readable
+from surgery_cli.engine.recorded_blocks import RecordedBlocks
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store.orbax.chunk_keeper import reading_around
 from surgery_cli.tree.dtypes import Rounding
@@ -100,9 +107,11 @@ class CheckedSource:
             CheckpointError: one of them does not, or cannot be read.
         """
         checks = [check for check in self._checks.values() if check is not None]
+        in_parts = [check for check in checks if check.is_read_in_parts(limit_bytes)]
         missing = (
             ((check, window), reading_bytes(check.spec, check.grid))
             for check in checks
+            if check not in in_parts
             for window in check.missing()
         )
 
@@ -111,6 +120,12 @@ class CheckedSource:
             check.add(self._source.read(check.path, window), window)
 
         for _ in in_order(add, missing, limit_bytes):
+            pass
+        readings = (
+            (check, digest_reading(check.spec, limit_bytes, check.grid)) for check in in_parts
+        )
+        whole = ((one, one[1].held_bytes) for one in readings)
+        for _ in in_order(lambda one: one[0].read_whole(self._source, one[1]), whole, limit_bytes):
             pass
         return len(checks)
 
@@ -142,27 +157,25 @@ class _LeafCheck:
         # a text and None are one block
         shape = self.spec.shape if self.spec.has_array else ()
         self._count = sum(1 for _ in windows(shape, self.grid))
-        self._begun: set[tuple[int, ...]] = set()
-        self._claimed: set[tuple[int, ...]] = set()
+        self._blocks = RecordedBlocks(self.spec, self.grid)
 
     def decoded_with(self, window: Window) -> Window | None:
-        """The blocks in which a window lies, if they are to be read with it; None if the window is read alone.
+        """See ``RecordedBlocks``."""
+        return self._blocks.decoded_with(window) if self.spec.has_array else None
 
-        They are if it lacks a part of them, none has come, and stored chunks that it meets have all of them: these are
-        decoded in any case, and would be once more.
+    def is_read_in_parts(self, limit_bytes: int) -> bool:
+        """True if what is missing is read with all the rest, in parts that the memory has room for."""
+        return next(self.missing(), None) is not None and self._blocks.is_read_in_parts(limit_bytes)
+
+    def read_whole(self, source: Readable, reading: Reading) -> None:
+        """Read all of the leaf.
+
+        Raises:
+            CheckpointError: it is not what is on record, or cannot be read.
         """
-        chunks = self.spec.chunk_shape
-        if chunks is None or 0 in window_shape(window):
-            return None
-        hull = _grown(window, self.grid, self.spec.shape)
-        if hull == window or not is_inside(hull, _grown(window, chunks, self.spec.shape)):
-            return None
-        starts = {start_of(block) for block in self._inside(hull)}
-        with self._lock:
-            if starts & (self._begun | self._claimed):
-                return None
-            self._claimed |= starts
-        return hull
+        found, _ = digest_and_blocks(source, self.path, self.spec, reading, self.grid)
+        if found.digest != self._expected.digest:
+            raise self._mismatch()
 
     def add(self, value: Any, window: Window | None) -> None:
         """Values that were read, of the whole leaf or a part of it.
@@ -174,16 +187,10 @@ class _LeafCheck:
             text = value if self.spec.kind is LeafKind.STRING else self.spec.empty
             if digest_of_text(text).digest != self._expected.digest:
                 raise self._mismatch()
-            self._begun.add(())
             return
         read = window or tuple(slice(0, n) for n in self.spec.shape)
         values = np.asarray(value)
-        for block in self._inside(read):
-            start = tuple(s.start for s in block)
-            with self._lock:
-                if start in self._begun:
-                    continue
-                self._begun.add(start)
+        for block in self._blocks.begun(read):
             self._digester.add(block, values[relative(block, read)])
             with self._lock:
                 is_last = self._digester.is_complete(self._count)
@@ -197,10 +204,9 @@ class _LeafCheck:
     def take_over(self, blocks: Mapping[tuple[int, ...], bytes]) -> None:
         """Add the digests of blocks that another process has read; a text is read, and judged, as a whole."""
         if not self.spec.has_array:
-            self._begun.add(())
             return
         self.blocks.update(blocks)
-        self._begun.update(blocks)
+        self._blocks.take_over(iter(blocks))
         if self._digester.is_complete(self._count):
             self._check_whole()
 
@@ -210,26 +216,8 @@ class _LeafCheck:
 
     def missing(self) -> Iterator[Window]:
         """The blocks that have not come."""
-        if not self.spec.has_array:
-            return
-        for block in windows(self.spec.shape, self.grid):
-            if tuple(s.start for s in block) not in self._begun:
-                yield block
-
-    def _inside(self, read: Window) -> Iterator[Window]:
-        """The blocks of the recorded grid of which all was read."""
-        if not read or 0 in self.spec.shape:
-            yield read
-            return
-        axes = [
-            [
-                slice(start, min(start + part, size))
-                for start in range(-(-one.start // part) * part, one.stop, part)
-                if min(start + part, size) <= one.stop
-            ]
-            for one, part, size in zip(read, self.grid, self.spec.shape, strict=True)
-        ]
-        yield from itertools.product(*axes)
+        if self.spec.has_array:
+            yield from self._blocks.missing()
 
     def _mismatch(self) -> CheckpointError:
         return CheckpointError(
@@ -239,15 +227,3 @@ class _LeafCheck:
             " `surgery seal --anew` records what is there, if that is meant",
             path=str(self.path),
         )
-
-
-def _grown(window: Window, grid: tuple[int, ...], shape: tuple[int, ...]) -> Window:
-    """The window grown to whole blocks of a grid.
-
-    >>> _grown((slice(3, 5), slice(0, 8)), (4, 3), (6, 8))
-    (slice(0, 6, None), slice(0, 8, None))
-    """
-    return tuple(
-        slice(one.start // part * part, min(-(-one.stop // part) * part, size))
-        for one, part, size in zip(window, grid, shape, strict=True)
-    )

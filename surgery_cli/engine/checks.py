@@ -15,14 +15,13 @@ from surgery_cli.draft.kernel import Kit, Window
 from surgery_cli.draft.seen import Seen
 from surgery_cli.engine.digests import refuse_many_blocks
 from surgery_cli.engine.evaluation import Evaluation
-from surgery_cli.engine.forecast import working_bytes
-from surgery_cli.engine.grid import block_shape
+from surgery_cli.engine.grid import block_shape, start_of
+from surgery_cli.engine.judged_reads import by_chunk, held_at_once
 from surgery_cli.engine.looks import LOOKS, Cut
 from surgery_cli.engine.measurements import Measurements
 from surgery_cli.engine.reading import Readable, Values
 from surgery_cli.engine.sights import Grid, Sight, Sights
 from surgery_cli.errors import Problem, ValueRefusal
-from surgery_cli.store.write.item_plan import PlannedLeaf
 from surgery_cli.store.write.item_writer import ItemWriter
 
 _CORRECT: Final = "correct what comes before it, or the rule; `surgery inspect --stats` shows what a checkpoint holds"
@@ -46,18 +45,22 @@ class Checks:
         kit: Kit,
         measurements: Measurements,
         memory_bytes: int,
+        judging_bytes: int | None = None,
     ) -> None:
+        """``judging_bytes``: what decides in which parts values are read, if that is not ``memory_bytes``."""
         self._checks = checks
-        self._sights = Sights(checks)
+        self._sights = Sights(checks, memory_bytes if judging_bytes is None else judging_bytes)
         self._watched: dict[Sight, Watched] = {}
         self._passing: dict[int, Sight] = {}
         for leaf in (leaf for check in checks for leaf in check.on):
             sight = self._sights.of(leaf)
             if sight not in self._watched:
-                self._watched[sight] = Watched(leaf, sight.block)
+                self._watched[sight] = Watched(leaf, sight)
             beside: Beside | Cut | None = None
             if leaf.other is not None:
-                beside = Beside(leaf.other, sources, kit, measurements, memory_bytes)
+                read = sources if sight.parts is None else by_chunk(sources, leaf.other)
+                block = None if sight.parts is None else sight.block
+                beside = Beside(leaf.other, read, kit, measurements, memory_bytes, block)
             elif sight.grid is not None and leaf.rule.grid is not None:
                 refuse_many_blocks(leaf.recipe.spec, sight.grid)
                 beside = Cut(sight.grid)
@@ -118,9 +121,9 @@ def taken_over(kind: type[Seen], values: Sequence[Any]) -> Any:
 class Watched:
     """One leaf as it stood somewhere in the plan, and everything that is to be seen of its values."""
 
-    def __init__(self, leaf: CheckedLeaf, block: Grid) -> None:
-        """``block``: the shape of the blocks in which they are seen where they are read for that alone."""
-        self.path, self.recipe, self.block = leaf.path, leaf.recipe, block
+    def __init__(self, leaf: CheckedLeaf, sight: Sight) -> None:
+        """``sight``: how they are read where they are read for that alone."""
+        self.path, self.recipe, self.sight = leaf.path, leaf.recipe, sight
         self.is_taken = False
         self._looks: dict[_Key, Beside | Cut | None] = {}
         self._seen: dict[_Key, dict[tuple[int, ...], Any]] = {}
@@ -136,6 +139,12 @@ class Watched:
             seen = LOOKS[key[0]](values, None if beside is None else beside.block(window))
             with self._lock:
                 self._seen.setdefault(key, {})[tuple(part.start for part in window)] = seen
+
+    def put(self, region: Window, seen: Any) -> None:
+        """What the only look at them has seen in a region. May be called from threads."""
+        (key,) = self._looks
+        with self._lock:
+            self._seen.setdefault(key, {})[start_of(region)] = seen
 
     def seen(self, leaf: CheckedLeaf) -> Any:
         """What was seen in all blocks, joined in C order: the same, whoever came first."""
@@ -156,8 +165,8 @@ class Watched:
 
     def working_bytes(self, block: tuple[int, ...], tile_elements: int | None) -> int:
         """Bytes in memory while values are compared with others."""
-        others = (one.composition for one in self._looks.values() if isinstance(one, Beside))
-        return sum(working_bytes(other, block, tile_elements) for other in others)
+        others = (one for one in self._looks.values() if isinstance(one, Beside))
+        return sum(one.held_bytes(block, tile_elements) for one in others)
 
 
 _Key = tuple[type[Seen], int]
@@ -178,16 +187,21 @@ class Beside:
         kit: Kit,
         measurements: Measurements,
         memory_bytes: int,
+        block: Grid | None = None,
     ) -> None:
+        """``block``: the shape of the blocks that are asked for, if they are not the leaf's own."""
         shape = recipe.spec.shape
-        block = block_shape(recipe.spec, recipe.spec.write_shape)
+        block = block_shape(recipe.spec, recipe.spec.write_shape) if block is None else block
         self._evaluation = Evaluation(recipe, sources, kit, block, measurements, memory_bytes)
-        self.composition = self._evaluation.composition
-        self._all: Window | None = (
-            tuple(slice(0, n) for n in shape) if self.composition.is_whole else None
-        )
+        is_whole = self._evaluation.composition.is_whole
+        self._all: Window | None = tuple(slice(0, n) for n in shape) if is_whole else None
+        self._recipe, self._memory_bytes = recipe, memory_bytes
         self._whole: Values | None = None
         self._lock = threading.Lock()
+
+    def held_bytes(self, block: Grid, tile_elements: int | None) -> int:
+        """Bytes in memory while a block is there."""
+        return held_at_once(self._recipe, block, self._memory_bytes, tile_elements)
 
     def block(self, window: Window) -> Values:
         """The values of a block; where the leaf cannot be made in blocks, all of it is held."""
@@ -240,17 +254,3 @@ def breaches(findings: Sequence[Finding]) -> Iterator[tuple[Check, Problem]]:
                     field=check.rule.name,
                 ),
             )
-
-
-def judged_recipes(checks: Sequence[Check], written: Iterable[PlannedLeaf]) -> list[Recipe]:
-    """What is read beside what is ``written``: leaves as they stood, and what they are compared with."""
-    sights, leaves = Sights(checks), list(written)
-    known, passing = {id(leaf.recipe) for leaf in leaves}, set(sights.passing(leaves).values())
-    found: dict[object, Recipe] = {}
-    for leaf in (leaf for check in checks for leaf in check.on):
-        sight = sights.of(leaf)
-        if sight not in passing:
-            found[sight] = leaf.recipe
-        if leaf.other is not None and id(leaf.other) not in known:
-            found[sights.alone(leaf.other)] = leaf.other
-    return list(found.values())

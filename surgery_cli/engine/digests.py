@@ -176,4 +176,5 @@ def digest_and_blocks(
             values = reading.read(source, path, spec, window)
             look(values)
             digester.add_part(window, values)
+            del values  # or it would stay while the next is read
     return digester.result(), digester.in_c_order()

@@ -20,10 +20,11 @@ from surgery_cli.engine.decoding import held_bytes, is_read_once
 from surgery_cli.engine.digests import Digester, block_digest, checksum
 from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.engine.executed import Executed
-from surgery_cli.engine.forecast import pending_bytes, reading_bytes, working_bytes
+from surgery_cli.engine.forecast import pending_bytes, reading_bytes
 from surgery_cli.engine.grid import block_shape, relative, start_of, windows
 from surgery_cli.engine.guard import FiniteGuard
 from surgery_cli.engine.held import Band
+from surgery_cli.engine.judging import Judging
 from surgery_cli.engine.kept_chunks import KeptChunks
 from surgery_cli.engine.leaf_in_work import LeafInWork, Transaction, Written
 from surgery_cli.engine.measurements import Measurements
@@ -50,12 +51,14 @@ class Execution:
         allow_non_finite: bool = False,
         recorded: Mapping[str, Recorded] | None = None,
         checks: Sequence[Check] = (),
+        judging_bytes: int | None = None,
         is_alone: bool = False,
         journal: Journal | None = None,
     ) -> None:
         """Nothing is read yet; ``recorded``: the digests on record that what is read must agree with, by source.
 
-        ``checks``: what must hold; ``checks.findings`` say what was found. ``is_alone``: see ``Stream``.
+        ``checks``: what must hold; ``checks.findings`` say what was found. ``judging_bytes``: see ``Checks``.
+        ``is_alone``: see ``Stream``.
         ``journal``: what an earlier run has written, and where to write down what this one does.
         """
         known = recorded or {}
@@ -65,7 +68,9 @@ class Execution:
         }
         self._kit = kit
         self._measurements = Measurements()
-        self.checks = Checks(checks, self._sources, kit, self._measurements, memory_bytes)
+        self.checks = Checks(
+            checks, self._sources, kit, self._measurements, memory_bytes, judging_bytes
+        )
         self._meter = meter
         self._guard = None if allow_non_finite else FiniteGuard(self._counted)
         commits = COMMITS if journal is None else 1  # what goes into a journal goes there in order
@@ -122,19 +127,8 @@ class Execution:
 
     def _judge(self, left: Sequence[Watched]) -> None:
         """Read what nobody writes as it stands where something must hold of it."""
-        for watched in left:
-            evaluation = self._evaluation(watched.recipe, watched.block)
-            sizes = evaluation.block_shape, self._kit.tile_elements
-            held = working_bytes(evaluation.composition, *sizes) + watched.working_bytes(*sizes)
-            for window in evaluation.windows:
-                self._stream.start(held, self._judge_block, evaluation, watched, window)
-        self._stream.finish()
-
-    def _judge_block(self, evaluation: Evaluation, watched: Watched, window: Window) -> None:
-        values = evaluation.block(window)
-        watched.add(window, values)
-        with self._lock:
-            self._meter.advance(values.nbytes, str(watched.path))
+        given = self._sources, self._kit, self._measurements, self._stream, self._meter, self._lock
+        Judging(*given).judge(left)
 
     def _evaluation(self, recipe: Recipe, block: tuple[int, ...], spare: int = 0) -> Evaluation:
         limit, known = self._stream.budget.limit, self._measurements

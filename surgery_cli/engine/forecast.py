@@ -94,6 +94,25 @@ def working_bytes(of: Composition, block: tuple[int, ...], tile_elements: int | 
     return max(_making_bytes(of, block, tile_elements), _most_measuring_bytes(of, tile_elements))
 
 
+def by_chunk_bytes(of: Composition, block: tuple[int, ...], tile_elements: int | None) -> int:
+    """Bytes in memory while a block is made of what is read chunk by chunk, none of which is kept; the block as well.
+
+    Of what is whole, or measured, more is needed.
+    """
+    window = tuple(slice(0, n) for n in block)
+    every = reads(of.recipe, window)
+    held = sum(window_bytes(*one) for one in every)
+    chunks = (
+        2 * math.prod(part.spec.chunk_shape or window_shape(read)) * item_bytes(part.spec.dtype)
+        for part, read in every
+    )
+    made = 0
+    if not isinstance(of.recipe, Stored):
+        tile = tile_elements if of.is_divisible or of.is_streamed else None
+        made = _block_bytes(of.recipe, window) + (0 if of.only_moves else _tile_bytes(window, tile))
+    return held + max(chunks, default=0) + made
+
+
 def _making_bytes(of: Composition, block: tuple[int, ...], tile_elements: int | None) -> int:
     return _pass_bytes(of, tuple(slice(0, n) for n in block), tile_elements)
 

@@ -21,7 +21,7 @@ _Sizes: TypeAlias = np.ndarray[Any, Any]
 
 
 class Chunks(NamedTuple):
-    """The chunks of an array: their shape, how many bytes each has as stored, and how many stored values they are.
+    """The chunks of an array: their shape, how many bytes of each are read for it, and how many stored values they are.
 
     ``is_exact``: these bytes are known, not told from others.
     """
@@ -79,6 +79,7 @@ def bytes_by_host(reads: Iterable[Reads], hosts: int) -> list[int]:
 def stored_chunks(store: ArrayStore, array: StoredArray) -> Chunks:
     """The chunks of a stored array, their sizes as the database's tree or the directory says them.
 
+    What the tree holds itself has none: it comes with the tree's nodes, which every host reads.
     Of the chunks inside a shard of zarr 3 only the shard's index has the sizes: they are taken for equal.
     """
     document = array.document
@@ -88,7 +89,8 @@ def stored_chunks(store: ArrayStore, array: StoredArray) -> Chunks:
     for index in itertools.product(*map(range, document.grid)):
         key = document.key_of(index)
         if key in values:
-            sizes[index] = len(values[key])
+            value = values[key]
+            sizes[index] = 0 if isinstance(value, bytes) else len(value)
         elif key in files:
             sizes[index] = filesystem.size(store.directory / (below(array.name) + key))
     inner = document.chunk_shape

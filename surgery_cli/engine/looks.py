@@ -121,6 +121,7 @@ def tiles(
         for at in range(start, full, TILE_ELEMENTS):
             yield converted(flat[at : at + TILE_ELEMENTS])
         rest = converted(flat[full:])
+        del values, flat  # or they would stay while the next part is read
     if rest.size:
         yield rest
 
@@ -142,13 +143,19 @@ def real(block: Values) -> Values:
 
 def differing(values: Values, other: Values) -> Differing:
     """How many values are not those of ``other``, which are as many; NaN equals NaN."""
+    left, right = values.reshape(-1), other.reshape(-1)
+    parts = (slice(at, at + TILE_ELEMENTS) for at in range(0, left.size, TILE_ELEMENTS))
+    return Differing(sum(_count_differing(left[part], right[part]) for part in parts))
+
+
+def _count_differing(values: Values, other: Values) -> int:
     if values.tobytes() == other.tobytes():
-        return Differing(0)
+        return 0
     with np.errstate(invalid="ignore"):
         same = values == other
         if values.dtype.kind not in "biuOSU":
             same |= np.isnan(values) & np.isnan(other)
-    return Differing(int(np.size(same) - np.count_nonzero(same)))
+    return int(np.size(same) - np.count_nonzero(same))
 
 
 def sizes_of(values: Values, other: Values) -> Sizes:

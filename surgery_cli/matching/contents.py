@@ -10,12 +10,18 @@ import numpy as np
 
 from surgery_cli.compute.numpy_dtypes import numpy_dtype
 from surgery_cli.draft.kernel import Window
-from surgery_cli.engine.bounded_reads import block_reading
 from surgery_cli.engine.progress import Meter
 from surgery_cli.engine.reading import CountedSource, Readable, Values
 from surgery_cli.matching.arrangements import in_turns
 from surgery_cli.matching.families import Family
 from surgery_cli.matching.forms import Change, Form
+from surgery_cli.matching.large_leaves import (
+    Member,
+    is_same,
+    is_same_in_parts,
+    read_alone,
+    without_axis,
+)
 from surgery_cli.matching.sums import FEW, Contents, as_dtype, contents_of, one_number, total_of
 from surgery_cli.tree.dtypes import is_floating
 from surgery_cli.tree.paths import LeafPath
@@ -133,7 +139,7 @@ class Holdings:
             left = [
                 form
                 for form in left
-                if _is_same(_made(form, units[True, form.unstack], new), units[False, form.stack])
+                if is_same(_made(form, units[True, form.unstack], new), units[False, form.stack])
             ]
             if not left:
                 break
@@ -142,8 +148,8 @@ class Holdings:
     def in_turns(self, old: Family, new: Family, ways: Iterable[Form]) -> list[Form]:
         """The form in which they are, if halves of an axis take turns in one of them."""
         for form in () if self.is_large(old, new) else ways:
-            here = _without_axis(old.spec.shape, form.unstack)
-            there = _without_axis(new.spec.shape, form.stack)
+            here = without_axis(old.spec.shape, form.unstack)
+            there = without_axis(new.spec.shape, form.stack)
             turned = [
                 msgspec.structs.replace(form, arrangement=one)
                 for one in in_turns(form.arrangement, here, there)
@@ -180,34 +186,18 @@ class Holdings:
         return 4 * sum(sizes) > self._limit
 
     def _is_same_in_parts(self, old: Family, new: Family, form: Form) -> bool:
-        """True if each leaf is what the form says, held against it by parts along the first axis."""
-        one = form.arrangement
-        if not one.keeps_axes_whole or form.change is not None:
+        """True if each leaf is what the form says, held against it by parts."""
+        if not form.arrangement.keeps_axes_whole or form.change is not None:
             return False
-        here = _without_axis(old.spec.shape, form.unstack)
-        there = _without_axis(new.spec.shape, form.stack)
-        axes = one.axes or tuple(range(len(here)))
-        row_bytes = 4 * (old.spec.bytes + new.spec.bytes) // max(there[0], 1)
-        rows = max(self._limit // max(row_bytes, 1), 1)
-        for n in range(max(len(old.members), len(new.members))):
-            for start in range(0, there[0], rows):
-                part = slice(start, min(start + rows, there[0]))
-                values = self._part(self._old, old, n, form.unstack, (axes[0], part))
-                made = one.of(as_dtype(values, new.spec.dtype))
-                if not _is_same(made, self._part(self._new, new, n, form.stack, (0, part))):
-                    return False
-        return True
-
-    def _part(
-        self, side: Side, family: Family, n: int, layers: int | None, cut: tuple[int, slice]
-    ) -> Values:
-        """A part of one member, or of one place of the axis of layers; ``cut``: an axis of it, and which places."""
-        shape = _without_axis(family.spec.shape, layers)
-        window = [cut[1] if axis == cut[0] else slice(0, size) for axis, size in enumerate(shape)]
-        if layers is None:
-            return _array(side.source.read(family.members[n], tuple(window)))
-        window.insert(layers, slice(n, n + 1))
-        return _array(side.source.read(family.members[0], tuple(window))).squeeze(layers)
+        return all(
+            is_same_in_parts(
+                Member(self._old.source, old, n, form.unstack),
+                Member(self._new.source, new, n, form.stack),
+                form,
+                self._limit,
+            )
+            for n in range(max(len(old.members), len(new.members)))
+        )
 
     def _unit(
         self, side: Side, family: Family, n: int, axis: int | None, whole: dict[bool, Values]
@@ -241,7 +231,7 @@ class Holdings:
 
     def _blocks(self, side: Side, path: LeafPath) -> Iterator[Values]:
         spec = side.tree[path]
-        reading = block_reading(spec, max(self._limit // 4, 1))
+        reading = read_alone(spec, self._limit)
         for _, parts in reading.windows(spec.shape):
             for window in parts:
                 yield reading.read(side.source, path, spec, window)
@@ -254,14 +244,6 @@ def _made(form: Form, values: Values, new: Family) -> Values:
         values = as_dtype(values, new.spec.dtype)
     changed = values if form.change is None else form.change.of(values)
     return _array(form.arrangement.of(as_dtype(changed, new.spec.dtype)))
-
-
-def _is_same(here: Values, there: Values) -> bool:
-    return here.shape == there.shape and here.tobytes() == there.tobytes()
-
-
-def _without_axis(shape: tuple[int, ...], axis: int | None) -> tuple[int, ...]:
-    return shape if axis is None else shape[:axis] + shape[axis + 1 :]
 
 
 def _change(here: Values, there: Values, sizes: Iterable[int]) -> Change | None:

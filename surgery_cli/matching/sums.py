@@ -57,6 +57,7 @@ def contents_of(blocks: Iterable[Values], dtype: str) -> Contents:
             first = bits[0] if first is None else first
             is_telling = is_telling or bool((bits != first).any())
             total += int(_mixed(bits).sum(dtype=np.uint64))
+        del block, flat  # or they would stay while the next is read
     return Contents(total & 0xFFFFFFFFFFFFFFFF, is_telling and count > FEW)
 
 

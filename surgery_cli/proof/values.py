@@ -49,6 +49,7 @@ def value_difference(
         start = tuple(s.start for s in window)
         left = reading.a.read(a, path, spec, window)
         tally.add(left, reading.b.read(b, path, b.tree[path], window), start)
+        del left  # or it would stay while the next is read
     return tally.result()
 
 

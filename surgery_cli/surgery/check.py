@@ -9,6 +9,7 @@ from surgery_cli.draft.check import Apart, Check
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import Problem
 from surgery_cli.planning import Plan, PolicyRule
+from surgery_cli.script.user_code import Say
 from surgery_cli.settings.run import Options
 from surgery_cli.surgery.judge import judged
 from surgery_cli.surgery.judged_checks import apart_found, breaches_found, numbers_found
@@ -21,16 +22,19 @@ def check(
     policy: str = "",
     options: Options = Options(),
     listener: Listener | None = None,
+    say: Say = lambda _: None,
 ) -> reports.Checked:
     """What each rule of a policy says of a checkpoint; ``policy`` is what the document calls it.
 
-    Rules that metadata decide read nothing; all others together read each leaf once.
+    Rules that metadata decide read nothing; all others together read each leaf once, if memory has room for that: else
+    it is read once more for each rule that holds it against chunks of another shape. ``say`` is told, before values are
+    read, what takes more memory than it may, or more time.
 
     Raises:
         PlanError: the policy says what cannot be meant, or nothing stands at what it compares with.
         CheckpointError: the checkpoint, or what it is compared with, cannot be read.
     """
-    found = judged(source, Plan(check=tuple(rules)), options, listener)
+    found = judged(source, Plan(check=tuple(rules)), options, listener, say)
     broken = breaches_found(found.draft.checks, found.findings)
     numbers = numbers_found(found.findings)
     verdicts = []

@@ -23,6 +23,7 @@ from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store.filesystem.listing import reads
 from surgery_cli.store.open.as_opened import as_opened
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.surgery.derive_memory import say_memory
 from surgery_cli.surgery.derive_report import Wanted, against_names, derivation_of, untold
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.tree.paths import LeafPath
@@ -46,11 +47,13 @@ def derive(
 ) -> reports.Derivation:
     """The plan that makes of the tree of ``a`` that of ``b``, or what ``like_init`` returns.
 
+    ``say`` is told, before values are read, what takes more memory than ``memory_bytes``, or more time.
+
     ``values``: False reads none; True reads all; None goes on where the first ones have something in common.
 
     Raises:
         PlanError: nothing stands there, or it is not said what is wanted.
-        CheckpointError: what stands there cannot be read.
+        CheckpointError: what stands there cannot be read, or not in the memory that there is.
     """
     if (b is None) == (like_init is None):
         raise PlanError(
@@ -63,34 +66,31 @@ def derive(
     checkpoint = opened(a, step=step, item=item)
     wanted = _from_script(like_init, checkpoint, say) if like_init else _from_checkpoint(str(b))
     here, there = _params(checkpoint.tree), _params(wanted.tree)
-    holdings, former = None, former_paths(checkpoint)
-    said = "not read"
+    former, both = former_paths(checkpoint), None
     both_opened = [checkpoint, *([wanted.checkpoint] if wanted.checkpoint else [])]
+    by_values, said = None, "not read"
     with as_opened(*both_opened):
         if wanted.checkpoint is not None and values is not False:
-            limit = bytes_to_use(memory_bytes)
-            total = checkpoint.tree.bytes + wanted.tree.bytes
-            both = Holdings(
-                (checkpoint.tree, checkpoint),
-                (wanted.tree, wanted.checkpoint),
-                limit,
-                Meter(listener, "comparing", total),
-            )
+            say_memory(here, there, memory_bytes, say)
+            both = _holdings(checkpoint, wanted.checkpoint, memory_bytes, listener)
             by_values = (paired if values else paired_by_values)(here, there, both, former)
             said = "nothing in common" if by_values is None else "compared"
-            holdings = None if by_values is None else both
-            read = both
-        else:
-            by_values = read = None
         found = by_values or paired(here, there, former=former)
     steps, made, notes = _steps(checkpoint, edits_of(found, checkpoint.tree), wanted.tree, there)
-    if holdings is None:
+    if by_values is None:
         notes += untold(found.pairs)
     notes += against_names(found.pairs)
     left = [*open_between(made, wanted.tree), *open_containers(made, wanted.tree, there)]
     return derivation_of(
-        checkpoint, here, wanted, found, steps, left, said, read.read_bytes if read else 0, notes
+        checkpoint, here, wanted, found, steps, left, said, both.read_bytes if both else 0, notes
     )
+
+
+def _holdings(
+    a: Checkpoint, b: Checkpoint, memory_bytes: int, listener: Listener | None
+) -> Holdings:
+    meter = Meter(listener, "comparing", a.tree.bytes + b.tree.bytes)
+    return Holdings((a.tree, a), (b.tree, b), bytes_to_use(memory_bytes), meter)
 
 
 def _from_checkpoint(text: str) -> Wanted:

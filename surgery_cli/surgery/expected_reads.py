@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from surgery_cli.draft.expression import Stored, stored_in
-from surgery_cli.engine.checks import judged_recipes
+from surgery_cli.engine.sights import judged_recipes
 from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray

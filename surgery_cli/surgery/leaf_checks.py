@@ -157,6 +157,7 @@ class LeafChecks:
             values = reading.read(self._checkpoint, task.path, spec, window)
             look(values)
             record.update(c_order_bytes(values))
+            del values  # or it would stay while the next is read
         return record.digest()
 
     def _judge(self, path: LeafPath, reads: Sequence[tuple[_Task, _Read]], count: int) -> None:

@@ -10,19 +10,15 @@ from surgery_cli.engine.bounded_reads import PairReading, Reading
 from surgery_cli.engine.decoding import MOST_DECODED
 from surgery_cli.script.user_code import Say
 from surgery_cli.surgery.memory import (
-    MOST_NAMED,
     Need,
     bytes_to_use,
     check_memory,
+    decoded_again,
     memory_notes,
-    memory_option,
     why_chunks,
 )
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
-from surgery_cli.words.lists import quoted
-from surgery_cli.words.notes import Remark
-from surgery_cli.words.pages import DocsPage
 
 AnyReading = TypeVar("AnyReading", Reading, PairReading)
 
@@ -70,16 +66,9 @@ def planned_looks(
         (looks[path], reading) for path, reading in readings.items() if reading.times > MOST_DECODED
     ]
     if again:
-        names = quoted((look.name for look, _ in again), MOST_NAMED)
         times = max(reading.times for _, reading in again)
         enough = max(_enough(look) for look, _ in again)
-        say(
-            Remark(
-                DocsPage.MEMORY,
-                f"the stored chunks of {names} are decoded up to {times:,} times, as they lie across what is read at"
-                f" once: with {memory_option(enough)} they are decoded once",
-            )
-        )
+        say(decoded_again((look.name for look, _ in again), times, enough))
     return Looks(readings, limit)
 
 

@@ -28,6 +28,7 @@ from surgery_cli.store.write.aftermath import is_unknown, unknown
 from surgery_cli.store.write.item import copied_leaves
 from surgery_cli.store.write.shared_step import SharedStepWriter
 from surgery_cli.surgery.agreement import agree
+from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Remark
@@ -63,6 +64,8 @@ class Company:
         self.share = share_of(prepared, membership.number, membership.count)
         self.read_bytes = self.raw_bytes = 0
         """What the others have read of values, and copied as it is encoded; known once all is written."""
+        self.judging_bytes: int | None = None
+        """The least memory that one of them may use, once all have told theirs."""
         self.requests = Requests()
         """What the others have asked of services, known once all is read back."""
         self._destination = destination
@@ -100,6 +103,9 @@ class Company:
         except PlanError:  # which all of them see alike: nobody builds
             unknown.clear()
             raise
+        # each has its own: what is judged is cut by the least, so that all cut it alike
+        own = bytes_to_use(options.memory_bytes)
+        company.judging_bytes = min(map(int, membership.gather("memory", str(own).encode())))
         return company
 
     @property

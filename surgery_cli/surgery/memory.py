@@ -11,7 +11,7 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.store.filesystem.memory_limits import room
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.lists import quoted
-from surgery_cli.words.notes import Consequence
+from surgery_cli.words.notes import Consequence, Remark
 from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import byte_text
 
@@ -44,7 +44,7 @@ def check_memory(needs: Sequence[Need]) -> None:
     if not needs:
         return
     there = room()
-    over = [need for need in needs if need.bytes > there.tried_bytes]
+    over = _above(needs, there.tried_bytes)
     if over:
         most = over[0]
         which = most.type_text if len(over) == 1 else f"'{most.path}', {most.type_text},"
@@ -58,7 +58,7 @@ def check_memory(needs: Sequence[Need]) -> None:
 
 def memory_notes(needs: Sequence[Need], memory_bytes: int) -> list[Consequence]:
     """Where the budget cannot be kept: which leaves take how much, and why the one does that takes most."""
-    over = [need for need in needs if need.bytes > memory_bytes]
+    over = _above(needs, memory_bytes)
     if not over:
         return []
     most = over[0]
@@ -71,6 +71,24 @@ def memory_notes(needs: Sequence[Need], memory_bytes: int) -> list[Consequence]:
             f" the run goes on with that much, which {memory_option(most.bytes)} allows",
         )
     ]
+
+
+def _above(needs: Iterable[Need], limit_bytes: int) -> list[Need]:
+    """Of each leaf that takes more, by its name, the most that it takes: several rules may look at one."""
+    largest: dict[str, Need] = {}
+    for need in needs:
+        if need.bytes > limit_bytes:
+            largest.setdefault(need.path, need)
+    return list(largest.values())
+
+
+def decoded_again(names: Iterable[str], times: int, enough: int) -> Remark:
+    """What is said where chunks are decoded so many times at most, and ``enough`` bytes would do."""
+    return Remark(
+        DocsPage.MEMORY,
+        f"the stored chunks of {quoted(names, MOST_NAMED)} are decoded up to {times:,} times, as they lie across what"
+        f" is read at once: with {memory_option(enough)} they are decoded once",
+    )
 
 
 def memory_option(count: int) -> str:

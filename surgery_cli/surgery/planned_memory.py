@@ -6,20 +6,27 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from surgery_cli.compute.host import HostKit
-from surgery_cli.draft.check import Check
+from surgery_cli.draft.check import Check, CheckedLeaf
 from surgery_cli.draft.expression import Made, Recipe, parts, stored_in
 from surgery_cli.engine.bands import bands_of, least_bytes
 from surgery_cli.engine.bounded_reads import chunk_bytes
-from surgery_cli.engine.composition import Composition
 from surgery_cli.engine.decoding import MOST_DECODED, decoded_too_often, needed_bytes
-from surgery_cli.engine.forecast import working_bytes
-from surgery_cli.engine.sights import Sights
+from surgery_cli.engine.judged_reads import enough_bytes, held_at_once
+from surgery_cli.engine.sights import Sight, Sights, parts_within
 from surgery_cli.store.filesystem.memory_limits import room
 from surgery_cli.store.write.item import copied_leaves
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.write.raw_copies import copying_bytes
 from surgery_cli.store.write.sidecars import write_shape
-from surgery_cli.surgery.memory import MOST_NAMED, Need, Stored, memory_option, why_chunks
+from surgery_cli.surgery.memory import (
+    MOST_NAMED,
+    Need,
+    Stored,
+    bytes_to_use,
+    decoded_again,
+    memory_option,
+    why_chunks,
+)
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Remark
 from surgery_cli.words.pages import DocsPage
@@ -38,7 +45,7 @@ def planned_needs(
     """
     tile = HostKit.tile_elements if device == "host" else None
     bound = min(memory_bytes, room().bytes)
-    needs = list(_judging(checks, tile, bound))
+    needs = list(_judging(checks, tile, bytes_to_use(memory_bytes)))
     for name, plan in plans.items():
         taken = [(least_bytes(leaf, bound, tile), leaf) for leaf in plan.computed]
         taken += [
@@ -82,21 +89,45 @@ def _times_decoded(leaf: PlannedLeaf, memory_bytes: int) -> int:
 
 
 def _judging(checks: Sequence[Check], tile: int | None, bound: int) -> Iterator[Need]:
-    """What takes more than a bound to see whether something holds of it."""
-    sights = Sights(checks)
+    """What takes more than a bound to see whether something holds of it, and what it is compared with."""
+    sights = Sights(checks, bound)
+    seen: dict[Sight, tuple[CheckedLeaf, dict[int, Recipe]]] = {}
     for leaf in (leaf for check in checks for leaf in check.on):
-        every = [recipe for recipe in (leaf.recipe, leaf.other) if recipe is not None]
-        blocks = [sights.of(leaf).block, *(sights.alone(one).block for one in every[1:])]
-        count = sum(map(partial(_judging_bytes, tile, bound), every, blocks))
+        _, recipes = seen.setdefault(sights.of(leaf), (leaf, {}))
+        every = (recipe for recipe in (leaf.recipe, leaf.other) if recipe is not None)
+        recipes.update((id(recipe), recipe) for recipe in every)
+    for sight, (leaf, recipes) in seen.items():
+        count = sum(held_at_once(one, sight.block, bound, tile) for one in recipes.values())
+        if sight.parts is not None:
+            count = sight.parts.held_bytes
         if count > bound:
-            yield Need(count, str(leaf.path), leaf.recipe.spec.type_text, partial(_why_made, every))
+            why = partial(_why_made, list(recipes.values()))
+            yield Need(count, str(leaf.path), leaf.recipe.spec.type_text, why)
 
 
-def _judging_bytes(
-    tile: int | None, memory_bytes: int, recipe: Recipe, block: tuple[int, ...]
-) -> int:
-    made = Composition(recipe, memory_bytes)
-    return working_bytes(made, recipe.spec.shape if made.is_whole else block, tile)
+def judged_again_notes(checks: Sequence[Check], memory_bytes: int) -> list[Remark]:
+    """A note where chunks are decoded again and again to be held against others of another shape."""
+    sights = Sights(checks, memory_bytes)
+    found: dict[Sight, CheckedLeaf] = {}
+    for leaf in (leaf for check in checks for leaf in check.on):
+        sight = sights.of(leaf)
+        if sight.parts is not None and sight.parts.times > MOST_DECODED:
+            found.setdefault(sight, leaf)
+    if not found:
+        return []
+    times = max(sight.parts.times for sight in found if sight.parts is not None)
+    leaves = found.values()
+    return [
+        decoded_again(
+            dict.fromkeys(str(leaf.path) for leaf in leaves), times, max(map(_enough, leaves))
+        )
+    ]
+
+
+def _enough(leaf: CheckedLeaf) -> int:
+    every = (recipe for recipe in (leaf.recipe, leaf.other) if recipe is not None)
+    stored = [part.spec for recipe in every for part in (recipe, *stored_in(recipe))]
+    return enough_bytes(stored, partial(parts_within, leaf))
 
 
 def _why_written(leaf: PlannedLeaf) -> str:

@@ -36,7 +36,7 @@ from surgery_cli.surgery.notes import (
     unread_notes,
 )
 from surgery_cli.surgery.placement_notes import placement_notes
-from surgery_cli.surgery.planned_memory import decoding_notes
+from surgery_cli.surgery.planned_memory import decoding_notes, judged_again_notes
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.put_into import put_into_notes
 from surgery_cli.surgery.rearranged_kernels import rearranged_kernels
@@ -127,6 +127,7 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
         *dead_notes(prepared.references, prepared.compact),
         *memory_notes(prepared.needs, options.memory_bytes),
         *decoding_notes(plans, bytes_to_use(options.memory_bytes)),
+        *judged_again_notes(draft.checks, bytes_to_use(options.memory_bytes)),
         *conversion_notes(plans),
         *remains_notes(draft, plans, prepared.compact),
     ]

@@ -9,10 +9,10 @@ import msgspec
 
 from surgery_cli import reports
 from surgery_cli.engine.checked_source import Recorded
-from surgery_cli.engine.checks import judged_recipes
 from surgery_cli.engine.execution import Execution
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.engine.shared_execution import SharedExecution
+from surgery_cli.engine.sights import judged_recipes
 from surgery_cli.planning import Plan
 from surgery_cli.settings.run import Options
 from surgery_cli.store.export.step import ExportWriter
@@ -86,7 +86,7 @@ def _how(run: Run) -> dict[str, Any]:
 
 def execution_of(run: Run, listener: Listener | None, journal: Journal | None) -> Execution:
     """What makes the values of the result; ``journal`` keeps what is done for a run that goes on from here."""
-    meter = Meter(listener, "writing", _value_bytes(run.prepared))
+    meter = Meter(listener, "writing", _value_bytes(run.prepared, run.memory_bytes))
     return Execution(
         run.prepared.sources, run.kit, meter=meter, journal=journal, **_bounds_and_rules(run)
     )
@@ -108,14 +108,15 @@ def _bounds_and_rules(run: Run) -> dict[str, Any]:
         "allow_non_finite": run.options.allow_non_finite,
         "recorded": run.recorded,
         "checks": run.prepared.draft.checks,
+        "judging_bytes": None if run.company is None else run.company.judging_bytes,
         "is_alone": len(run.prepared.functions) > 0,
     }
 
 
-def _value_bytes(prepared: Prepared) -> int:
+def _value_bytes(prepared: Prepared, memory_bytes: int) -> int:
     """Bytes of the values that pass through memory: to be written, or to be judged as they stood before."""
     every = [leaf for plan in prepared.plans.values() for leaf in plan.computed]
     whole = [leaf for leaf in every if leaf.is_read_whole]
-    judged = judged_recipes(prepared.draft.checks, whole)
+    judged = judged_recipes(prepared.draft.checks, whole, memory_bytes)
     partly = sum(leaf.written_bytes for leaf in every if not leaf.is_read_whole)
     return partly + sum(one.spec.bytes for one in (*whole, *judged))

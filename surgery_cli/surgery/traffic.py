@@ -10,9 +10,9 @@ from msgspec import UNSET, UnsetType
 
 from surgery_cli.draft.expression import Recipe, stored_in
 from surgery_cli.draft.kernel import Window
-from surgery_cli.engine.checks import judged_recipes
 from surgery_cli.engine.decoding import is_read_once
 from surgery_cli.engine.read_forecast import bytes_read
+from surgery_cli.engine.sights import judged_reads
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
@@ -22,6 +22,7 @@ from surgery_cli.store.write.carried_files import carried_files, carried_to, unc
 from surgery_cli.store.write.item_plan import PlannedLeaf, Way
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.surgery.record_costs import bytes_to_check
 from surgery_cli.surgery.request_minutes import minutes
 from surgery_cli.surgery.requests import requests_of_run
 from surgery_cli.surgery.sealing_costs import bytes_to_seal
@@ -78,8 +79,10 @@ def costs(
             copied += outside
         raw += sum(leaf.taken_bytes for leaf in as_stored)
     written, read = written + raw, read + raw
-    computed += judged_recipes(prepared.draft.checks, made)
+    judged = judged_reads(prepared.draft.checks, made, memory_bytes)
+    partly += [(one.recipe, one.blocks) for one in judged]
     values = bytes_read(computed, partly, memory_bytes)
+    read += bytes_to_check(prepared, memory_bytes)
     at_most = read + values.at_most if values.at_most > values.usually else UNSET
     read += values.usually
     linked_beside, copied_beside = _beside_leaves(prepared, destination)

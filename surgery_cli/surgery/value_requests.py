@@ -12,10 +12,10 @@ from surgery_cli.draft.expression import Recipe
 from surgery_cli.draft.kernel import Window
 from surgery_cli.draft.reads import reads
 from surgery_cli.engine.bands import times_chunks_read
-from surgery_cli.engine.checks import judged_recipes
 from surgery_cli.engine.forecast import blocks_of, pending_bytes
-from surgery_cli.engine.grid import block_shape, windows
+from surgery_cli.engine.grid import block_shape
 from surgery_cli.engine.read_forecast import times_read
+from surgery_cli.engine.sights import judged_reads
 from surgery_cli.engine.stream import batch_bytes
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.object_files import ASKED_AT_ONCE
@@ -109,10 +109,8 @@ def _read_in_blocks(
     computed = [leaf for plan in prepared.plans.values() for leaf in plan.computed]
     for leaf in computed:
         yield leaf.recipe, blocks_of(leaf), times_chunks_read(leaf, memory_bytes, tile)
-    for recipe in judged_recipes(prepared.draft.checks, computed):
-        spec = recipe.spec
-        blocks = list(windows(spec.shape, block_shape(spec, spec.write_shape)))
-        yield recipe, blocks, 1.0
+    for one in judged_reads(prepared.draft.checks, computed, memory_bytes):
+        yield one.recipe, one.blocks, float(one.times)
 
 
 def _keys_of(array: StoredArray, window: Window) -> Iterator[str]:

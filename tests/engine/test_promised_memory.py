@@ -237,6 +237,26 @@ def test_what_only_looks_takes_no_more_than_it_may(
     assert peak - base < 40 * MIB + started
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(
+    "words", [["verify"], ["inspect", "--stats"], ["seal", "--anew", "--to", "NEW"]], ids=" ".join
+)
+def test_of_parts_of_a_large_chunk_none_stays_while_the_next_is_read(
+    tmp_path: Path, words: list[str]
+) -> None:
+    """Of 95 MiB each, which take three parts; the last is small enough for the heap to keep what is freed."""
+    drawn = np.random.default_rng(3)
+    tree = {name: drawn.standard_normal((2500, 10000), np.float32) for name in "ab"}
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "large", jax.tree.map(jax.numpy.asarray, tree))
+    _run(tmp_path, ["seal", "large"])
+    words = [words[0], "large", *words[1:]]
+    words = [word.replace("NEW", str(tmp_path / "seal.json")) for word in words]
+    _, base = _run(tmp_path, ["inspect", "large"])
+    _, peak = _run(tmp_path, words, "256MiB")
+    assert peak - base < 256 * MIB
+
+
 def test_a_leaf_that_comes_along_in_a_file_is_not_held_whole(saved: Path, tmp_path: Path) -> None:
     words = ["compact", "packed.msgpack", str(tmp_path / "new.msgpack")]
     _, base = _run(saved, [*words, "--dry-run"])

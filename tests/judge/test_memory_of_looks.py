@@ -9,7 +9,9 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.document import compact_json
-from surgery_cli.engine import bounded_reads, grid, looks
+from surgery_cli.engine import bounded_reads, grid, judged_reads, looks
+from surgery_cli.planning import plan_from_document
+from surgery_cli.settings.run import Options
 from tests.judge.layouts import LAYOUTS, Layout
 from tests.judge.targets import LAYERS
 
@@ -21,6 +23,7 @@ LITTLE, MUCH = 1, 10 << 30
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves of a few values have many blocks, which are read in parts, and tiles that end anywhere in them."""
     monkeypatch.setattr(bounded_reads, "LEAST_BYTES", 16)
+    monkeypatch.setattr(judged_reads, "BLOCK_BYTES", 16)
     monkeypatch.setattr(looks, "TILE_ELEMENTS", 7)
     monkeypatch.setattr(grid.block_shape, "__defaults__", (64,))
 
@@ -38,7 +41,17 @@ def _documents(a: str, b: str, manifest: Path, memory: int) -> list[str]:
         surgery.diff(a, b, memory_bytes=memory),
         surgery.verify(a, like_manifest=manifest, memory_bytes=memory),
     ]
-    return [compact_json(document) for document in found]
+    return [*map(compact_json, found), *_judged(a, b, manifest, memory)]
+
+
+def _judged(a: str, b: str, manifest: Path, memory: int) -> list[str]:
+    """What every rule on values says."""
+    rules: list[dict[str, Any]] = [{name: "..1e9"} for name in ("norm", "std", "absmax")]
+    rules += [{"finite": True}, {"zeros": "..1"}]
+    rules += [{"equal_in": b}, {"equal_in": a}, {"digests_of": str(manifest)}]
+    stated = plan_from_document({"edits": [], "check": rules}).check
+    document = surgery.check(a, stated, options=Options(memory_bytes=memory))
+    return [compact_json(rule) for rule in document.rules]
 
 
 def _assert_same(a: str, b: str, manifest: Path) -> None:

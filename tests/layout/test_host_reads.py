@@ -114,6 +114,33 @@ def test_every_host_reads_the_bytes_that_were_foretold(
         )
 
 
+@pytest.mark.parametrize("zarr3", [False, True])
+def test_values_that_stand_in_the_nodes_of_the_tree_are_read_with_these(
+    tmp_path: Path, zarr3: bool
+) -> None:
+    """Of small leaves all do, of the large one none."""
+    drawn, mesh = np.random.default_rng(0), jax.make_mesh((8,), ("data",))
+    tree = {f"small{n}": jax.numpy.asarray(drawn.normal(size=(8, 4)), "float32") for n in range(9)}
+    tree["large"] = jax.numpy.asarray(drawn.normal(size=(64, 256)), "float32")
+    spread = over(mesh, tree, P("data"))
+    path = save(tmp_path / "ck", spread, zarr3=zarr3)
+    told = surgery.inspect(str(path), layout=Reshard(), hosts=8).hosts
+    assert told is not None
+    one = {"path": str(path), "ocdbt": True, "driver": "zarr3" if zarr3 else "zarr", "kept": 0}
+    read = {"small": 0, "large": 0}
+    for host in range(8):
+        own = {jax.devices()[host]}
+        for kind in read:
+            arrays = {
+                name: windows_in(leaf.sharding, leaf.shape, own)
+                for name, leaf in spread.items()
+                if name.startswith(kind)
+            }
+            read[kind] += read_by_one_host([{**one, "arrays": arrays}])[0]
+    assert read["small"] == 0
+    assert told.read_bytes == read["large"] > 0
+
+
 def test_leaves_on_other_meshes_are_read_by_the_hosts_of_their_devices(tmp_path: Path) -> None:
     """Of smaller ones, of the same devices in another order, and of one that shares some of them."""
     drawn, devices = np.random.default_rng(0), np.array(jax.devices()[:8])

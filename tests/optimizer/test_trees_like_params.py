@@ -123,7 +123,7 @@ def refused_for(name: str, layout: str, **told: Any) -> set[str]:
         if any(problem.field != "slots" for problem in error.problems):
             raise
         return {str(problem.path) for problem in error.problems}
-    assert not any(taken.taken_for.startswith("a copy") for taken in assumed(draft))
+    assert not any(taken.taken_for.startswith("a copy") for taken in assumed_states(draft))
     return set()
 
 

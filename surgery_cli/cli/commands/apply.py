@@ -115,7 +115,7 @@ def judge_plan(source: str, plan: Plan, options: Options, output: Output) -> int
     from surgery_cli.cli.rendering import judgement
 
     with progress(output) as listener:
-        found = surgery.judge(source, plan, options=options, listener=listener)
+        found = surgery.judge(source, plan, options=options, listener=listener, say=saying(output))
     print_report(found, output, partial(judgement.render, verbose=output.verbose))
     return 0
 

@@ -15,7 +15,7 @@ from surgery_cli.console.formats.files import (
     output_files,
     write_files,
 )
-from surgery_cli.console.printing import print_report, progress
+from surgery_cli.console.printing import print_report, progress, saying
 from surgery_cli.inputs.addresses import Address, address
 from surgery_cli.settings.run import Options
 from surgery_cli.settings.shared import MEMORY_BYTES, Item, Memory, Params, Step, Variables
@@ -63,6 +63,7 @@ def check(
             policy=policy,
             options=Options(step=step, item=item, params=params, memory_bytes=memory_bytes),
             listener=listener,
+            say=saying(output),
         )
     render = partial(checks.render, verbose=output.verbose)
     write_files(found, files, render)
