@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 
 import pytest
 
@@ -139,17 +140,35 @@ def test_an_emulator_for_one_library_alone_is_refused_at_once(bucket, tmp_path, 
     assert took < 20
 
 
-def test_google_s_own_address_is_no_emulator(monkeypatch):
+@pytest.mark.parametrize(
+    ("host", "is_google"),
+    [
+        ("storage.googleapis.com", True),
+        ("restricted.googleapis.com", True),
+        ("private.googleapis.com", True),
+        ("googleapis.com.example.org", False),
+        ("notgoogleapis.com", False),
+    ],
+)
+@pytest.mark.parametrize("name", ONE_ALONE)
+def test_google_s_own_addresses_are_no_emulator(monkeypatch, name, host, is_google):
+    from surgery_cli.store.filesystem.google_settings import check_settings
+    from surgery_cli.store.filesystem.wrong_settings import WrongSetting
+
+    for one in (*ONE_ALONE, "GOOGLE_APPLICATION_CREDENTIALS"):
+        monkeypatch.delenv(one, raising=False)
+    check_settings()
+    monkeypatch.setenv(name, f"https://{host}")
+    with nullcontext() if is_google else pytest.raises(WrongSetting):
+        check_settings()
+
+
+def test_gcsfs_s_word_for_no_emulator_is_none(monkeypatch):
     from surgery_cli.store.filesystem.google_settings import check_settings
 
-    for name in (*ONE_ALONE, "GOOGLE_APPLICATION_CREDENTIALS"):
-        monkeypatch.delenv(name, raising=False)
-    check_settings()
-    for name in ONE_ALONE:
-        monkeypatch.setenv(name, "https://storage.googleapis.com")
-        check_settings()
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "default")  # gcsfs's word for none
+    for one in (*ONE_ALONE, "GOOGLE_APPLICATION_CREDENTIALS"):
+        monkeypatch.delenv(one, raising=False)
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "default")
     check_settings()
 
 

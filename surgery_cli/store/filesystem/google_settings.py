@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Final
 
 import msgspec
@@ -10,7 +11,8 @@ import msgspec
 from surgery_cli.store.filesystem.wrong_settings import WrongSetting
 
 KEY_FILE: Final = "GOOGLE_APPLICATION_CREDENTIALS"
-_GOOGLE: Final = "https://storage.googleapis.com"
+_OF_GOOGLE: Final = re.compile(r"https?://([\w-]+\.)?googleapis\.com(/|:|$)")
+"""Google's own service, also by the ways to it from inside of a network (`restricted`, `private`)."""
 _HOSTS: Final = {"STORAGE_EMULATOR_HOST": "gcsfs", "TENSORSTORE_GCS_HTTP_URL": "TensorStore"}
 """Which variable says to whom where the service is."""
 _AS_UNSET: Final = ("", "default", "empty")
@@ -38,7 +40,7 @@ def check_settings() -> None:
 
 
 def _is_elsewhere(url: str) -> bool:
-    return url not in _AS_UNSET and url.rstrip("/") != _GOOGLE
+    return url not in _AS_UNSET and not _OF_GOOGLE.match(url)
 
 
 def _check_key_file() -> None:
