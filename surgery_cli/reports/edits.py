@@ -52,7 +52,10 @@ class Preview(Noted, kw_only=True, frozen=True):
     bytes_read_at_most: int | UnsetType = UNSET
     """Where equal elements may have to be told apart, which takes further passes: what is then read, of a preview."""
     bytes_read_to_seal: int | UnsetType = UNSET
-    """Of ``bytes_read``, what ``--seal`` reads in the end: every file, and the leaves that were not read back."""
+    """Of ``bytes_read``, what ``--seal`` reads in the end: every file, and the leaves that were not read back.
+
+    A preview estimates it: how small new values and the tree of a database become is known once they are written.
+    """
     requests: Requests | UnsetType = UNSET
     """What services are asked for that keep buckets, by kind, with the bytes as they are stored; the requests of
     looking at the source are among them. Left out where nothing lies in a bucket.

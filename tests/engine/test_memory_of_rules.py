@@ -149,17 +149,41 @@ def test_what_no_memory_is_there_for_is_refused_before_it_is_read(
     assert surgery.check(str(saved / "rows"), rules).holds
 
 
-@pytest.mark.parametrize("memory", [MEMORY, 256 * MIB, 4096 * MIB])
+EDITS: dict[str, list[dict[str, Any]]] = {
+    "nothing": [],
+    "rescale": [{"op": "rescale", "at": "w", "by": 1}],
+    "transpose": [{"op": "transpose", "at": "w"}],
+    "slice": [{"op": "slice", "at": "w", "slices": "0:1000"}],
+    "average": [{"op": "average", "at": "w", "with": "OTHER"}],
+}
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("memory", [MEMORY, 4096 * MIB])
 @pytest.mark.parametrize("other", ["rows", "columns"])
+@pytest.mark.parametrize("rule", ["equal_in", "unchanged", "digests_of"])
+@pytest.mark.parametrize("edit", EDITS)
 def test_a_preview_says_what_the_run_reads_of_leaves_with_digests_on_record(
-    saved: Path, tmp_path: Path, memory: int, other: str
+    saved: Path, tmp_path: Path, edit: str, rule: str, other: str, memory: int
 ) -> None:
-    rules = [{"op": "assert", "at": "w", "equal_in": str(saved / other)}]
-    rescaled = {"op": "rescale", "at": "w", "by": 1}
-    plan = plan_from_document({"edits": [rescaled, *rules]})
-    new, options = str(tmp_path / "new"), Options(memory_bytes=memory)
-    preview = surgery.plan(str(saved / "rows"), plan, destination=new, options=options)
-    report = surgery.apply(str(saved / "rows"), new, plan, options=options)
+    """Over blocks that are those of what is read, or are cut by it: they are read once more then."""
+    source = str(saved / ("columns" if edit == "average" and other == "rows" else "rows"))
+    value = ON_VALUES[rule]
+    stated = [*EDITS[edit], {"op": "assert", "at": "twin", rule: value, "std": "..9"}]
+    stated = [
+        {
+            key: one.replace("OTHER", str(saved / other)) if isinstance(one, str) else one
+            for key, one in edit.items()
+        }
+        for edit in stated
+        if edit.get("with") is None or str(saved / other) != source
+    ]
+    if len(stated) == 1:  # `unchanged` says nothing where nothing changes
+        stated.insert(0, EDITS["rescale"][0])
+    plan, options = plan_from_document({"edits": stated}), Options(memory_bytes=memory)
+    new = str(tmp_path / "new")
+    preview = surgery.plan(source, plan, destination=new, options=options)
+    report = surgery.apply(source, new, plan, options=options)
     assert preview.bytes_read == report.bytes_read
 
 
