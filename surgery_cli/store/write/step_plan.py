@@ -63,6 +63,7 @@ def plan_items(
             fix="keep some; a checkpoint without leaves cannot be restored",
         )
     _refuse_root_lists(items, leaves)
+    _refuse_untold(items, leaves)
     step = StepTrees(checkpoint.items.values())
     plans = {name: ItemPlan(item, leaves[name], name in made, step) for name, item in items.items()}
     for plan in plans.values():
@@ -117,6 +118,24 @@ def _refuse_root_lists(items: Mapping[str, Item], leaves: Mapping[str, list[Plan
                     fix="take out a node that is a dict, or the node above the list",
                     path=str(leaf.draft_path),
                 )
+
+
+def _refuse_untold(items: Mapping[str, Item], leaves: Mapping[str, list[PlannedLeaf]]) -> None:
+    """Without `_METADATA`, what is no array is not there: an empty container, None, a string."""
+    problems = [
+        Problem(
+            f"'{leaf.draft_path}' would be {leaf.spec.type_text}, and nothing that is stored could tell",
+            why=f"'{item.directory.name}' has no `_METADATA`: its tree is told by the names of its arrays alone",
+            fix=f"name '{leaf.draft_path}' itself, to remove it with all that is in it",
+            path=str(leaf.draft_path),
+        )
+        for name, item in items.items()
+        if isinstance(item, PytreeItem) and item.is_inferred
+        for leaf in leaves[name]
+        if not leaf.spec.has_array and leaf.path not in item.tree
+    ]
+    if problems:
+        raise PlanError.of(problems)
 
 
 def _place(checkpoint: Checkpoint, items: DraftItems, path: LeafPath) -> tuple[str, LeafPath]:
