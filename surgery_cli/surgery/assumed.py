@@ -18,14 +18,10 @@ def assumed_of(
     checkpoint: Checkpoint, draft: Draft, sources: Iterable[object]
 ) -> list[reports.Assumed]:
     """All that a run rests on without proof; ``sources`` are what it reads, among it the checkpoint."""
-    return [
-        *assumed_steps(checkpoint, *sources),
-        *(
-            _named(checkpoint.items[name].directory, TREE_OF_NAMES)
-            for name in lost_trees(checkpoint)
-        ),
-        *assumed_states(draft),
-    ]
+    opened = [one for one in (checkpoint, *sources) if isinstance(one, Checkpoint)]
+    places = (one.items[name].directory for one in opened for name in lost_trees(one))
+    trees = [_named(place, TREE_OF_NAMES) for place in dict.fromkeys(places)]
+    return [*assumed_steps(*opened), *trees, *assumed_states(draft)]
 
 
 def assumed_states(draft: Draft) -> list[reports.Assumed]:

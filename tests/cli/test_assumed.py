@@ -179,6 +179,18 @@ def test_a_tree_of_names_beside_newer_files_is_an_assumption(surgery, tmp_path, 
     assert not any("none" in leaf for leaf in leaves)
 
 
+@pytest.mark.parametrize("of_donor", [True, False])
+def test_so_is_one_of_which_values_are_taken(surgery, tmp_path, of_donor):
+    for name in ("run", "donor"):
+        lists(tmp_path / name)
+    (tmp_path / ("donor" if of_donor else "run") / "_METADATA").unlink()
+    at = ("params/layers/0", "--with", tmp_path / "donor", "--optimizer", "keep")
+    done = surgery("replace", tmp_path / "run", tmp_path / "new", *at, "-q")
+    assert done.code == 0, done.err
+    said = [one for one in done.err.splitlines() if "is taken for a tree of dicts" in one]
+    assert [str(tmp_path / "donor") in one for one in said] == [of_donor]
+
+
 def test_what_prints_a_plan_alone_says_it_beside_that(surgery, run, tmp_path):
     new = tmp_path / "new"
     assert surgery("rescale", f"{run}@500", new, KERNEL, "--by", "2", "-q").code == 0
