@@ -172,7 +172,7 @@ def test_a_tree_of_names_beside_newer_files_is_an_assumption(surgery, tmp_path, 
         with ocp.PyTreeCheckpointer() as checkpointer:
             with pytest.raises(FileNotFoundError):
                 checkpointer.restore(place)
-            with pytest.raises(ValueError, match="different types at key path"):
+            with pytest.raises(ValueError, match=r"different types|Expected tuple"):
                 checkpointer.restore(place, ocp.args.PyTreeRestore(target))
     leaves = [leaf["path"] for leaf in surgery("inspect", new, "--json").document["leaves"]]
     assert "params/layers/0" in leaves
