@@ -19,7 +19,7 @@ def assumed_of(
 ) -> list[reports.Assumed]:
     """All that a run rests on without proof; ``sources`` are what it reads, among it the checkpoint."""
     opened = [one for one in (checkpoint, *sources) if isinstance(one, Checkpoint)]
-    places = (one.items[name].directory for one in opened for name in lost_trees(one))
+    places = (one.items[name].directory for one in opened for name in trees_told_by_names(one))
     trees = [_named(place, TREE_OF_NAMES) for place in dict.fromkeys(places)]
     return [*assumed_steps(*opened), *trees, *assumed_states(draft)]
 
@@ -30,7 +30,7 @@ def assumed_states(draft: Draft) -> list[reports.Assumed]:
     return [_named(node, taken) for node, taken in every]
 
 
-def lost_trees(checkpoint: Checkpoint) -> list[str]:
+def trees_told_by_names(checkpoint: Checkpoint) -> list[str]:
     """The items whose trees names alone tell, beside files that Orbax writes where it writes ``_METADATA``, too."""
     location = checkpoint.location
     step = location.step_directory or location.root

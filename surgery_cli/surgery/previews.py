@@ -16,7 +16,7 @@ from surgery_cli.planning import Plan
 from surgery_cli.settings.run import Options
 from surgery_cli.store.write.item_plan import Way
 from surgery_cli.store.write.strategy import reason_at
-from surgery_cli.surgery.assumed import assumed_of, lost_trees
+from surgery_cli.surgery.assumed import assumed_of, trees_told_by_names
 from surgery_cli.surgery.axis_order import history, permutes_within_an_axis
 from surgery_cli.surgery.exporting import beside_notes, export_document, export_reason
 from surgery_cli.surgery.judged_checks import judged_checks, warnings_said
@@ -110,7 +110,8 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
     """What a preview says beside the edits."""
     checkpoint, draft, plans = prepared.checkpoint, prepared.draft, prepared.plans
     notes: list[Note] = [
-        *opened_notes(checkpoint, but=lost_trees(checkpoint)),  # of them it is an assumption
+        # of trees that names tell it is an assumption
+        *opened_notes(checkpoint, but=trees_told_by_names(checkpoint)),
         *lost_item_notes(checkpoint),
         *foreign_record_notes(checkpoint),
         *_notes_beside_leaves(prepared, destination),
