@@ -55,3 +55,15 @@ class Manifest(msgspec.Struct, frozen=True):
     tree: TreeSpec
     is_typed: bool
     containers: Mapping[str, str] | None = None
+
+    @property
+    def mark(self) -> str:
+        """``sha256:…`` by which it is known again: of all that leaves are held against, whatever else its file says."""
+        held = [
+            sorted(self.leaves.items()),
+            list(self.tree.items()),
+            self.is_typed,
+            self.containers,
+        ]
+        encoded = msgspec.json.encode(held, order="deterministic")
+        return f"sha256:{hashlib.sha256(encoded).hexdigest()}"

@@ -26,6 +26,7 @@ from surgery_cli.proof.record_parts import (
     Run,
     Verified,
 )
+from surgery_cli.store.write.journal import Input
 from surgery_cli.tree.paths import LeafPath
 
 Value = TypeVar("Value")
@@ -62,6 +63,9 @@ class Record(msgspec.Struct, kw_only=True, frozen=True, dict=True):
     settings: dict[str, str] | UnsetType = UNSET
     """What was told beside the plan, beyond the defaults, that the result or its proof depends on, by option. Unset in
     records of before, and of what no plan has made."""
+    inputs: dict[str, Input] | UnsetType = UNSET
+    """All that was read, and what the result was held against, with what tells each from another that came in its
+    place since, by name. Unset in records of before, and of what no plan has made."""
     leaves: list[ChangedLeaf]
     removed: list[str] = []
     notes: list[str] = []

@@ -194,19 +194,31 @@ def _misfits(
             yield Problem(what, why, fix, path=str(path), field="spec")
 
 
-def unsaid(
+def half_said(
     draft: Draft, name: str, said: Mapping[LeafPath, NamedSharding | None]
-) -> list[Consequence]:
-    """A note of arrays for which a script says no sharding, which may have been forgotten: whole on every device."""
-    left = [path for path, leaf in draft.leaves.items() if is_spread(leaf.spec) and not said[path]]
-    if not left:
-        return []
-    return [
-        Consequence(
+) -> Iterator[Consequence]:
+    """Notes of arrays for which a script says no sharding, which may have been forgotten, or one that none can have."""
+    specs = {path: leaf.spec for path, leaf in draft.leaves.items()}
+    left = [path for path, spec in specs.items() if is_spread(spec) and not said[path]]
+    if left:
+        yield Consequence(
             DocsPage.RESHARD,
             f"the state of '{name}' says no sharding of {quoted(map(str, left), 4)}: laid out as replicated",
         )
-    ]
+    of_numpy = {
+        p: (spec.shape, said.get(p)) for p, spec in specs.items() if spec.kind is LeafKind.NUMPY
+    }
+    if split := [path for path, (shape, one) in of_numpy.items() if one and _splits(one, shape)]:
+        are, keep = ("is", "it keeps its") if len(split) == 1 else ("are", "they keep their")
+        yield Consequence(
+            DocsPage.RESHARD,
+            f"{quoted(map(str, split), 4)} {are} stored as arrays of NumPy: {keep} chunks, without the sharding of"
+            f" '{name}'; the target of your restore says how they are split",
+        )
+
+
+def _splits(sharding: NamedSharding, shape: tuple[int, ...]) -> bool:
+    return sharding.divides(shape) and sharding.shard_shape(shape) != shape
 
 
 def one_sided_shardings(

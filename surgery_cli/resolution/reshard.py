@@ -15,12 +15,12 @@ from surgery_cli.draft.recipe import Draft, Edited, Output
 from surgery_cli.errors import Gathering, PlanError, Problem, raise_all
 from surgery_cli.resolution.chunk_shapes import SMALLEST_BYTES, divides, even_parts, tiny_chunks
 from surgery_cli.resolution.partitions import (
+    half_said,
     is_spread,
     one_sided_shardings,
     records_sharding,
     refuse_unfit,
     stated_shardings,
-    unsaid,
 )
 from surgery_cli.resolution.reshard_request import check_request
 from surgery_cli.settings.reshard import Reshard
@@ -84,7 +84,7 @@ def resharded(
     specs = {path: leaf.spec for path, leaf in changed.items()}
     said: list[Note] = [] if limit is None else [*tiny_chunks(specs, limit)]
     if request.like_init is not None:
-        said += unsaid(draft, request.like_init, shardings(request.like_init))
+        said += half_said(draft, request.like_init, shardings(request.like_init))
     elif request.like is not None:
         said += one_sided_shardings(draft, request.like, other)
     return draft.with_leaves(changed).noting(*said)

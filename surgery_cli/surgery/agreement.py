@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from surgery_cli import __version__
-from surgery_cli.draft.check import Check
 from surgery_cli.draft.digest import DigestPart
 from surgery_cli.draft.recipe import SOURCE
 from surgery_cli.errors import PlanError, Problem
@@ -21,7 +20,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.surgery.file_versions import file_versions
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.unlike_plans import first_unlike
-from surgery_cli.words.lists import listed
+from surgery_cli.words.lists import listed, quoted
 
 if TYPE_CHECKING:
     from surgery_cli.hosts.membership import Membership
@@ -32,10 +31,10 @@ _VERSIONS: Final = "sources' versions"
 
 
 _PLAN: Final = "plan"
-_RULES: Final = "rules"
-"""What a policy says stands in a file of its own, of which the plan has the name."""
+_MANIFESTS: Final = "manifests"
+"""What rules hold leaves against stands in files of its own, of which the plan has the names."""
 
-_OF_ONE_DRAFT: Final = (_VERSIONS, _PLAN, _RULES)
+_OF_ONE_DRAFT: Final = (_VERSIONS, _PLAN, _MANIFESTS)
 """Asked where the drafts are the same: else that is said, which is made of the plan."""
 
 
@@ -53,7 +52,7 @@ def agree(
         "destination": _said(filesystem.absolute(destination)),
         "draft": prepared.draft.digest,
         _PLAN: msgspec.json.encode(plan.document()).decode(),
-        _RULES: msgspec.json.encode(list(map(_rule, prepared.draft.checks))).decode(),
+        _MANIFESTS: msgspec.json.encode(prepared.manifests.marks).decode(),
         _VERSIONS: msgspec.json.encode(file_versions(prepared.sources)).decode(),
         "compact": _said(" ".join(name for name, chosen in prepared.compact.items() if chosen)),
         **_told(options),
@@ -67,16 +66,10 @@ def agree(
         for what in own
         if other.get(what) != said[0].get(what)
         and (what not in _OF_ONE_DRAFT or other["draft"] == said[0]["draft"])
-        and (what != _RULES or other[_PLAN] == said[0][_PLAN])
+        and (what != _MANIFESTS or other[_PLAN] == said[0][_PLAN])
     ]
     if problems:
         raise PlanError.of(problems)
-
-
-def _rule(check: Check) -> list[str]:
-    """A rule, and the leaves that it judges by values: what is seen of them is put together in this order."""
-    name = [] if check.policy is None else [check.policy.id, check.policy.severity]
-    return [*name, check.rule.text, *(str(leaf.path) for leaf in check.on)]
 
 
 def _told(settings: msgspec.Struct) -> dict[str, str]:
@@ -110,8 +103,8 @@ def _disagreement(
         unlike := first_unlike(other.get(_PLAN, "{}"), first.get(_PLAN, "{}"))
     ):
         said = f"its {unlike.what} is {unlike.one}, there {unlike.other}"
-    elif what == _RULES:
-        said = "the files of its `check:` have other rules"
+    elif what == _MANIFESTS:
+        said = f"{quoted(_other_names(there, here), 3, word='and')} says otherwise what the digests of leaves are"
     where = [f"'{membership.host_of(one)}'" for one in (0, number)]
     if what == _VERSIONS:
         read = _of_other_versions(first, other)
@@ -129,7 +122,12 @@ def _disagreement(
 
 def _of_other_versions(first: Mapping[str, str], other: Mapping[str, str]) -> str:
     """Which of the sources, by name, have other files; that of the run by where it stands."""
-    here, there = (decode_json(told[_VERSIONS], dict[str, str]) for told in (other, first))
-    names = [name for name, version in here.items() if there.get(name) != version]
+    names = _other_names(first[_VERSIONS], other[_VERSIONS])
     told = [other["source"] if name == SOURCE else _said(name) for name in names]
     return listed(told, word="and")
+
+
+def _other_names(first: str, other: str) -> list[str]:
+    """Whose marks, by name, are not the same on two hosts; both as JSON."""
+    here, there = (decode_json(told, dict[str, str]) for told in (other, first))
+    return [name for name, mark in here.items() if there.get(name) != mark]

@@ -42,6 +42,7 @@ from surgery_cli.surgery.expected_reads import expect_reads
 from surgery_cli.surgery.exporting import check_called
 from surgery_cli.surgery.finished import finished_before
 from surgery_cli.surgery.gate import OpenGate, check_probe
+from surgery_cli.surgery.kept_inputs import inputs_of, judged_by
 from surgery_cli.surgery.many_hosts import Company, be_patient, ending_others_first, refuse_alone
 from surgery_cli.surgery.memory import bytes_to_use, memory_notes
 from surgery_cli.surgery.preparation import Prepared, effective, prepare
@@ -227,6 +228,8 @@ def _ready(
     """Everything that is decided, checked and opened before anything is written."""
     source = prepared.checkpoint.location.root
     check_called(target, plan)
+    with reading(source):
+        inputs = inputs_of(prepared) | judged_by(prepared, options)
     with reading(target, is_destination=True):
         prepared = with_metrics_or_not(target, prepared, options)
         resumed = resumption_of(target, prepared, plan, options)
@@ -264,6 +267,7 @@ def _ready(
     return replace(
         run,
         preview=preview,
+        inputs=inputs,
         gate=gate,
         head=resumed.head,
         left=resumed.left,

@@ -168,6 +168,25 @@ def manifest_for(checkpoint: Checkpoint, text: str) -> Manifest:
     return Manifest(leaves, tree, is_typed, containers)
 
 
+class Manifests:
+    """Those of one run, by their names in the plan, each read once; for the leaves of its source."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self._read: dict[str, Manifest] = {}
+
+    def read(self, text: str) -> Manifest:
+        """Raises as ``manifest_for``."""
+        if text not in self._read:
+            self._read[text] = manifest_for(self._checkpoint, text)
+        return self._read[text]
+
+    @property
+    def marks(self) -> dict[str, str]:
+        """By what each is known again."""
+        return {text: one.mark for text, one in self._read.items()}
+
+
 def _own_prefix(checkpoint: Checkpoint) -> str:
     """What the keys of a record begin with that do not stand in the paths of the leaves: of the one chosen item."""
     if checkpoint.location.prefix_items or not has_several_trees(checkpoint):

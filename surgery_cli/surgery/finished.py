@@ -23,12 +23,19 @@ from surgery_cli.store.filesystem.listing import files_below
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.commit_marks import is_whole
 from surgery_cli.store.write.dead_in_buckets import dead_at
-from surgery_cli.surgery.judged_checks import judged_checks
+from surgery_cli.surgery.kept_inputs import (
+    changed_inputs,
+    how_changed,
+    inputs_of,
+    judged_by,
+    labels_of,
+)
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.previews import previewed
 from surgery_cli.surgery.resumption import leftovers_at
 from surgery_cli.surgery.traffic import Traffic
 from surgery_cli.surgery.unlike_plans import first_unlike
+from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Remark
 from surgery_cli.words.pages import DocsPage
 
@@ -109,18 +116,17 @@ def _unlike(record: Record, prepared: Prepared, plan: Plan, options: Options) ->
     for name in {**told, **before}:
         if told.get(name) != before.get(name):
             return f"`{name}` was {_said(before.get(name))}, and is {_said(told.get(name))} now"
-    rules = [] if record.checks is UNSET else list(map(_stated, record.checks))
-    if rules != list(map(_stated, judged_checks(prepared.draft))):
-        return "a file of the plan's `check:` has other rules now"
+    read = {} if record.inputs is UNSET else record.inputs
+    judges = judged_by(prepared, options)
+    if unknown := [one.place for name, one in judges.items() if name not in read]:
+        return f"it is not on record what {quoted(unknown, 3, word='and')} held then"
+    if changed := changed_inputs(read, inputs_of(prepared) | judges, of_one_draft=True):
+        return f"{labels_of(changed)} {'have' if len(changed) > 1 else 'has'} changed since: {how_changed(changed)}"
     return None
 
 
 def _said(value: str | None) -> str:
     return "not given" if value is None else f"'{value}'"
-
-
-def _stated(rule: reports.CheckedRule) -> tuple[object, ...]:
-    return rule.edit, rule.rule, rule.id, rule.severity, rule.leaves, rule.by_values
 
 
 def _linked(target: Path) -> list[str]:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from surgery_cli.errors import PlanError
+from surgery_cli.inputs.batch_files import batch_file
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.inputs.call_specs import call_spec
 from surgery_cli.settings.declaration import given
 from surgery_cli.settings.run import Options
@@ -34,6 +37,19 @@ class Gate(Protocol):
 
 OpenGate: TypeAlias = Callable[[Checkpoint, Options, Callable[[str], None]], Gate]
 """Makes the gate that options ask for, for a source, before anything is written; and says what it imports."""
+
+
+def files_of_probe(options: Options) -> dict[str, Path]:
+    """The files that a probe is told of, by what was said: code of the user's, but not what it imports; batches."""
+    if options.probe is None:
+        return {}
+    settings = options.probe_options
+    called = filter(None, (options.probe, settings.model_b, settings.loss))
+    batches = {text: batch_file(text) for text in options.probe_inputs}
+    return {
+        **{text: call_spec(text).file for text in called},
+        **{text: path_at(file) for text, file in batches.items() if file is not None},
+    }
 
 
 def check_probe(options: Options) -> None:

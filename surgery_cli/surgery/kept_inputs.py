@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from surgery_cli.draft.recipe import SOURCE
 from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import path_at
+from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.array_file import ArrayFile
-from surgery_cli.store.write.journal import Head, Input
+from surgery_cli.store.write.journal import Input
 from surgery_cli.surgery.file_versions import file_versions, versions_carried
+from surgery_cli.surgery.gate import files_of_probe
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.words.lists import listed, quoted
 
@@ -22,11 +25,35 @@ _OF_ARRAYS: Final = "array file"
 _OF_FUNCTIONS: Final = "file of functions"
 _OF_EDIT: Final = "file that an edit names"
 _OF_BESIDE: Final = "file beside what an edit names"
+_OF_RULE: Final = "manifest of the rule"
+_OF_PROBE: Final = "file of the probe"
+_JUDGED_BY: Final = (_OF_RULE, _OF_PROBE)
+"""What no draft knows of."""
 
 _SAME_SIZES: Final = "its files have the same names and sizes, and were written since"
 _OTHER_FILES: Final = "its metadata, or the names, sizes or times of its files, are others now"
 _OTHER_FILE: Final = "its size, or when it was written, is another now"
 _OTHER_CONTENT: Final = "its content is another now"
+
+
+def judged_by(prepared: Prepared, options: Options) -> dict[str, Input]:
+    """What a result is held against and no value of it depends on, so that no draft knows of it: see ``inputs_of``."""
+    found: dict[str, Input] = {}
+    for text, mark in prepared.manifests.marks.items():
+        place = str(filesystem.absolute(path_at(address(text))))
+        found[f"digests of {text}"] = Input(_OF_RULE, place, mark)
+    for text, file in files_of_probe(options).items():
+        found[f"probe {text}"] = Input(_OF_PROBE, str(filesystem.absolute(file)), _sha256(file))
+    return found
+
+
+def _sha256(file: Path) -> str:
+    """Of its content; '' for none: that it cannot be read is said where it is needed."""
+    filesystem.forget(file)
+    if not filesystem.is_file(file):
+        return ""
+    with filesystem.reader(file) as stream:
+        return f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}"
 
 
 def inputs_of(prepared: Prepared) -> dict[str, Input]:
@@ -98,22 +125,23 @@ class Changed(NamedTuple):
         return _OTHER_FILE if self.now.kind == _OF_ARRAYS else _OTHER_FILES
 
 
-def changed_inputs(kept: Head, head: Head) -> list[Changed]:
+def changed_inputs(
+    before: Mapping[str, Input], now: Mapping[str, Input], *, of_one_draft: bool
+) -> list[Changed]:
     """Those that both runs read, and that are not what they were.
 
-    Of the same draft, fingerprints tell nothing more: a file that says the same in other words is no other input.
+    Of one draft, the fingerprints of what it knows of tell nothing more: a file that says the same in other words is no
+    other input.
     """
-    is_same = kept.draft == head.draft
-    both = [
-        Changed(name, kept.inputs[name], now)
-        for name, now in head.inputs.items()
-        if name in kept.inputs
-    ]
+    both = [Changed(name, before[name], one) for name, one in now.items() if name in before]
     return [
         one
         for one in both
         if (one.was.versions, one.was.carried) != (one.now.versions, one.now.carried)
-        or (one.was.fingerprint != one.now.fingerprint and not is_same)
+        or (
+            one.was.fingerprint != one.now.fingerprint
+            and (not of_one_draft or one.now.kind in _JUDGED_BY)
+        )
     ]
 
 

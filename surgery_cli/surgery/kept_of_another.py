@@ -28,7 +28,7 @@ def refuse_another(left: Left, kept: Head, head: Head, target: Path) -> None:
     """
     anew, remedy = _remedies(left, kept, target)
     _refuse_differing("version", left, kept.programs, head.programs, remedy)
-    changed = changed_inputs(kept, head)
+    changed = changed_inputs(kept.inputs, head.inputs, of_one_draft=kept.draft == head.draft)
     if rewritten := [one for one in changed if not one.is_elsewhere]:
         raise CheckpointError(
             f"{labels_of(rewritten)} {'have' if len(rewritten) > 1 else 'has'} changed since the run that left"

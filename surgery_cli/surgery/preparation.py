@@ -35,7 +35,7 @@ from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.item_plan import ItemPlan
 from surgery_cli.store.write.step_plan import draft_items, plan_items
 from surgery_cli.store.write.strategy import Costs, costs_of_references, is_compact
-from surgery_cli.surgery.expected_digests import manifest_for
+from surgery_cli.surgery.expected_digests import Manifests
 from surgery_cli.surgery.exporting import in_format, refuse_settings
 from surgery_cli.surgery.loras_held import LeafLoras
 from surgery_cli.surgery.measured_shapes import Measuring
@@ -97,6 +97,8 @@ class Prepared(msgspec.Struct, frozen=True):
     """What takes more memory at once than it may, the largest first."""
     functions: UserFunctions
     files: SmallFiles
+    manifests: Manifests
+    """Those that rules of the plan hold leaves against: no value depends on them."""
     inverse: Inverse
     loras: dict[LeafPath, LeafLoras]
     """What becomes of LoRAs in leaves that change."""
@@ -172,6 +174,7 @@ def prepare_to_judge(
 
     apart, functions = Comparison(checkpoint, plan, script), UserFunctions(say)
     measuring, files, inverse = Measuring(), SmallFiles(), Inverse()
+    manifests = Manifests(checkpoint)
 
     def drafted(plan: Plan, inverse: Inverse | None = None) -> Draft:
         return resolve(
@@ -185,7 +188,7 @@ def prepare_to_judge(
             measure=measuring.measure,
             function=functions.load,
             read_file=files.read,
-            manifest=cache(partial(manifest_for, checkpoint)),
+            manifest=manifests.read,
             inverse=inverse,
         )
 
@@ -209,9 +212,9 @@ def prepare_to_judge(
     needs = planned_needs(plans, compact, draft.checks, options.device, options.memory_bytes)
     check_memory(needs)
     loras = agreed_loras(draft, sources)
-    written, told = (plans, references, compact, reason), (looked, needs, functions, files)
+    written, told = (plans, references, compact, reason), (looked, needs, functions)
     parts = (checkpoint, draft, sources, boundary)
-    return Prepared(*parts, *written, *told, inverse, loras, plan)
+    return Prepared(*parts, *written, *told, files, manifests, inverse, loras, plan)
 
 
 def _ways(

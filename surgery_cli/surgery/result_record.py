@@ -41,6 +41,7 @@ def record_of(
         draft=draft.digest,
         plan=run.prepared.functions.pinned(run.plan).document(),
         settings=settings_on_record(run.options),
+        inputs=run.inputs,
         original=run.prepared.inverse.original or UNSET,
         inverse=UNSET
         if run.prepared.is_export

@@ -20,7 +20,7 @@ from surgery_cli.store.export.table import FORMATS
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover
 from surgery_cli.store.write.built_files import Stood
-from surgery_cli.store.write.journal import Head, Journal
+from surgery_cli.store.write.journal import Head, Input, Journal
 from surgery_cli.store.write.leftovers import Leftover
 from surgery_cli.store.write.shared_step import SharedStepWriter
 from surgery_cli.store.write.step import StepWriter
@@ -43,6 +43,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     linker: Linker
     memory_bytes: int
     recorded: dict[str, Recorded]
+    inputs: dict[str, Input] = {}
+    """What is read, and held against the result, as it was before anything of it was."""
     head: Head | None = None
     """What a run must make that goes on from this one; None if none is to."""
     left: Leftover | BucketLeftover | None = None

@@ -205,3 +205,53 @@ def test_a_gradient_that_is_new_and_not_finite_stops_the_commit(surgery, normed,
     assert result.code == 1
     assert "the gradient at '.'" in result.err
     assert list(tmp_path.iterdir()) == []
+
+
+PROBED = """
+import jax.numpy as jnp
+from flax import linen as nn
+
+
+class Small(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dense(3)(x)
+
+
+def loss(output, **inputs):
+    return output.sum()
+"""
+
+
+@pytest.mark.parametrize("which", ["model.py", "other.py", "loss.py", "batch.npz", None])
+def test_a_finished_run_is_not_done_already_by_a_file_of_the_probe_that_is_another(
+    surgery, tmp_path, which
+):
+    """The record has their names, which are the same; "done already" was said of a model that had never run."""
+    files = {name: tmp_path / name for name in ("model.py", "other.py", "loss.py")}
+    for file in files.values():
+        file.write_text(PROBED)
+    batch = tmp_path / "batch.npz"
+    np.savez(batch, x=np.ones((2, 4), np.float32))
+    variables = {
+        "Dense_0": {"kernel": np.ones((4, 3), np.float32), "bias": np.zeros(3, np.float32)}
+    }
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "ck", {"params": variables})
+    words = [
+        "rescale", tmp_path / "ck", tmp_path / "new", "params/**", "--by", "2", "--resume",
+        "--probe", f"{files['model.py']}:Small", "--input", f"{batch}:x", "--grad",
+        "--model-b", f"{files['other.py']}:Small", "--loss", f"{files['loss.py']}:loss",
+    ]  # fmt: skip
+    first = surgery(*map(str, words))
+    assert first.code == 0, first.err
+    if which == "batch.npz":
+        np.savez(batch, x=np.zeros((2, 4), np.float32))
+    elif which is not None:
+        files[which].write_text(PROBED + "\n# another\n")
+    again = surgery(*map(str, words))
+    assert again.code == (0 if which is None else 2), again.err
+    if which is not None:
+        assert f"'{tmp_path / which}' (the file of the probe '" in again.err
+        assert surgery(*map(str, words), "--force").code == 0
+        assert surgery(*map(str, words)).code == 0

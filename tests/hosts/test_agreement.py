@@ -1,5 +1,6 @@
 """Processes of one run that were not told the same: every option that is not of one host is compared."""
 
+import json
 import shutil
 import threading
 from pathlib import Path
@@ -24,6 +25,7 @@ OF_HOST = {"coordinator", "process", "processes", "memory_bytes", "bytes_per_sec
 PREPARED = SimpleNamespace(
     checkpoint=SimpleNamespace(location=SimpleNamespace(root="src")),
     draft=SimpleNamespace(digest="sha256:0", checks=()),
+    manifests=SimpleNamespace(marks={}),
     compact={},
     sources={},
 )
@@ -173,18 +175,21 @@ def test_of_one_draft_the_rules_must_be_the_same(more, said):
     assert said in refusal(Options(), Options(), plans=plans)
 
 
-def test_of_one_plan_the_rules_that_its_files_hold_must_be_the_same(tmp_path):
-    tree = {"params": {"w": np.ones(3, np.float32), "b": np.ones(3, np.float32)}}
-    found, plans = [], []
-    for number, at in enumerate(("params/w", "params/b")):
-        policy = tmp_path / str(number) / "policy.yaml"
-        policy.parent.mkdir()
-        policy.write_text(f"rules: [{{id: small, at: {at}, norm: 0..9}}]\n")
-        plan = plan_from_document({"edits": [], "check": str(policy)})
-        found.append(prepare(str(saved(tmp_path / f"ck{number}", tree)), plan, Options()))
-        plans.append(plan_of([]))
-    draft = msgspec.structs.replace(found[1].draft, checks=found[0].draft.checks)
-    assert [check.on for check in draft.checks] != [check.on for check in found[1].draft.checks]
-    alike = msgspec.structs.replace(found[1], draft=draft)
-    said = [refusal(Options(), Options(), found[1], one, plans=plans) for one in (alike, found[1])]
-    assert ["have other rules" in one for one in said] == [True, False]
+@pytest.mark.parametrize("how", ["an assert", "a policy"])
+def test_of_one_plan_the_manifests_of_its_rules_must_say_the_same(tmp_path, how):
+    """Each host would judge what it has seen by digests of its own; in other words the same is no other manifest."""
+    ck, manifest = saved(tmp_path / "ck", {"w": np.ones(3, np.float32)}), tmp_path / "m.json"
+    rule = {"at": "w", "digests_of": str(manifest)}
+    document = {"edits": []}
+    if how == "an assert":
+        document["edits"] = [{"op": "assert", **rule}]
+    else:
+        document["check"] = [{"id": "known", **rule}]
+    plan, found = plan_from_document(document), []
+    for digest, more in (("aa", {}), ("aa", {"made_by": "another"}), ("bb", {})):
+        leaf = {"path": "w", "digest": f"sha256:{digest * 32}"}
+        manifest.write_text(json.dumps({"leaves": [leaf], **more}))
+        found.append(prepare(str(ck), plan, Options()))
+    said = [refusal(Options(), Options(), found[0], one, plans=(plan, plan)) for one in found]
+    assert said[:2] == ["", ""]
+    assert f"'{manifest}' says otherwise what the digests of leaves are" in said[2]

@@ -170,6 +170,33 @@ def lacking():
     assert (tmp_path / "train.py.calls").read_text() == "x"  # for the layout and the note alike
 
 
+SCRIPT_OF_NUMPY = """
+import jax
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec as P
+
+def state(axis="x"):
+    over = NamedSharding(AbstractMesh((8,), ("x",)), P(axis))
+    array = jax.ShapeDtypeStruct((64, 96), "float32", sharding=over)
+    return {"jax": array, "numpy": array}
+
+def whole():
+    return state(None)
+"""
+
+
+@pytest.mark.parametrize("name", ["state", "whole"])
+def test_what_a_script_splits_and_is_stored_as_numpy_s_is_named(tmp_path: Path, name: str) -> None:
+    """It said "as they are" of leaves that the script spreads, as if they were so already."""
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT_OF_NUMPY)
+    ones = {"jax": jax.numpy.ones((64, 96)), "numpy": np.ones((64, 96), np.float32)}
+    source = save(tmp_path / "source", ones)
+    report = reshard(source, tmp_path / "target", like_init=f"{script}:{name}")
+    said = "'numpy' is stored as arrays of NumPy: it keeps its chunks, without the sharding of"
+    assert any(str(note).startswith(said) for note in report.notes) == (name == "state")
+    assert shapes(tmp_path / "target", "numpy") == (64, 96)
+
+
 def test_an_axis_that_a_script_leaves_to_the_compiler_is_none_that_it_says(tmp_path: Path) -> None:
     """JAX places no array by such a spec: there is nothing that could be written for it."""
     opened = """

@@ -1,5 +1,6 @@
-"""A run that may not go on, as something that it reads is not what it was, is told which inputs that are."""
+"""A run that may not go on, or is not done, as something that it reads is not what it was, is told which that is."""
 
+import hashlib
 import json
 import re
 import shlex
@@ -154,7 +155,7 @@ def begin(run, words):
 
 def named(place, said):
     """The inputs that a message names, and as what."""
-    first = said.partition(" changed since the run that left '")[0]
+    first = re.split(" changed since(?: the run that left '|: )", said, maxsplit=1)[0]
     found = re.findall(r"'([^']*)' \(((?:the|an?) [^)]*)\)", first)
     return dict(found)
 
@@ -271,3 +272,92 @@ def test_what_a_release_without_inputs_has_kept_is_of_another_version(run, place
     assert ended["code"] == 2, ended["said"]
     assert "was made by another version" in ended["said"]
     assert "journal: none, and 3 now" in ended["said"]
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("how", ["same sizes", "other sizes"])
+@pytest.mark.parametrize("which", NAMES)
+def test_of_an_input_that_is_another_since_a_finished_run_is_not_done_already(
+    run, place, words, tmp_path, which, how
+):
+    """Names and sizes are all that a draft knows of some: of other values under them "done already" was said."""
+    assert run(*words)["code"] == 0
+    assert run(*words) == {"code": 0, "said": "", "counted": 0}
+    rewrite(tmp_path, which, how)
+    place.put(which)
+    ended = [run(*words, *dry) for dry in ((), ("--dry-run",))]
+    assert [one["code"] for one in ended] == [2, 2], ended
+    if how == "same sizes" and which in CHECKPOINTS:
+        assert named(place, ended[0]["said"]) == {place.at(which): NAMES[which]}
+        assert "`--force` to make it anew" in ended[0]["said"]
+    else:
+        assert run(*words, "--force")["code"] == 0
+        assert run(*words) == {"code": 0, "said": "", "counted": 0}
+
+
+def test_a_finished_run_is_done_already_whatever_words_say_the_same(run, place, words, tmp_path):
+    assert run(*words)["code"] == 0
+    make(tmp_path, "order.json", more=1)
+    place.put("order.json")
+    assert run(*words) == {"code": 0, "said": "", "counted": 0}
+
+
+def manifest_of(values):
+    """A manifest of one leaf `a` by the documented rule; not by the program."""
+    head = json.dumps([values.dtype.name, values.shape, values.shape], separators=(",", ":"))
+    block = hashlib.sha256(values.tobytes()).digest()
+    digest = hashlib.sha256(head.encode() + block).hexdigest()
+    leaf = {"path": "a", "digest": f"sha256:{digest}", "grid": values.shape}
+    return json.dumps({"leaves": [leaf]})
+
+
+@pytest.fixture
+def judged(place, tmp_path):
+    """A run whose result is held against a manifest, what it makes of `a`, and what writes that manifest."""
+    made = np.random.default_rng(len("source")).normal(size=4096).astype(np.float32) * np.float32(2)
+    plan = tmp_path / "judged.yaml"
+    plan.write_text(
+        "edits:\n- {op: rescale, at: '*', by: 2}\n"
+        f"- {{op: assert, at: a, digests_of: '{place.at('manifest.json')}'}}\n"
+    )
+
+    def write(text):
+        (tmp_path / "manifest.json").write_text(text)
+        place.put("manifest.json")
+
+    words = ["apply", place.at("source"), place.at("new"), str(plan), "--quiet", "--resume"]
+    return words, made, write
+
+
+def test_a_finished_run_is_not_done_already_by_a_manifest_that_says_something_else(
+    run, place, judged
+):
+    """No draft knows of it: "done already" was said of digests that nothing was held against."""
+    words, made, write = judged
+    write(manifest_of(made))
+    assert run(*words)["code"] == 0
+    write(json.dumps(json.loads(manifest_of(made)) | {"made_by": "another"}, indent=2))
+    assert run(*words) == {"code": 0, "said": "", "counted": 0}, "what says the same is the same"
+    write(manifest_of(made * 2))
+    for dry in ((), ("--dry-run",)):
+        ended = run(*words, *dry)
+        assert ended["code"] == 2, ended
+        file = place.at("manifest.json")
+        assert f"'{file}' (the manifest of the rule 'digests of {file}') has" in ended["said"]
+    assert run(*words, "--force")["code"] == 1
+    write(manifest_of(made))
+    assert run(*words) == {"code": 0, "said": "", "counted": 0}
+
+
+def test_a_run_that_goes_on_is_held_against_the_manifest_as_it_is_now(run, judged):
+    """Rules are judged at the end, of what was kept as well: another manifest is no reason to begin anew."""
+    words, made, write = judged
+    write(manifest_of(made * 2))
+    begin(run, words)
+    write(manifest_of(made))
+    ended = run(*words, "--json")
+    assert ended["code"] == 0, ended
+    assert json.loads(ended["said"])["taken_up_bytes"] > 0
+    assert run(*words, "--force")["code"] == 0
+    write(manifest_of(made * 2))
+    assert run(*words, "--force")["code"] == 1

@@ -13,6 +13,7 @@ import numpy as np
 from surgery_cli.compute.numpy_dtypes import numpy_dtype
 from surgery_cli.errors import SurgeryError
 from surgery_cli.inputs.addresses import named_address
+from surgery_cli.inputs.batch_files import BATCH_FILE
 from surgery_cli.inputs.buckets import ServiceRefusal, path_at
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
@@ -22,9 +23,6 @@ from surgery_cli.words.quantities import byte_text
 _SPEC: Final = re.compile(
     r"(?:(?P<name>[A-Za-z_]\w*(?:\.\w+)*)=)?(?P<dtype>[a-z][a-z0-9_]*)\[(?P<shape>[\d,\s]*)\]"
     r"(?:<(?P<below>\d+)|=(?P<fill>[-+.\deE]+))?"
-)
-_FILE: Final = re.compile(
-    r"(?:(?P<name>[A-Za-z_]\w*(?:\.\w+)*)=)?(?P<file>.+\.np[yz])(?::(?P<entry>.+))?"
 )
 _EXAMPLES: Final = (
     "e.g. `float32[8,28,28,1]` (normal), `int32[8,128]<1000` (uniform below 1000), "
@@ -54,7 +52,7 @@ def read_inputs(texts: Sequence[str], *, seed: int, shapes_only: bool = False) -
     """
     found: list[Input] = []
     for position, text in enumerate(map(named_address, texts)):
-        if match := _FILE.fullmatch(text):
+        if match := BATCH_FILE.fullmatch(text):
             found += _from_file(text, match)
         elif match := _SPEC.fullmatch(text.strip()):
             generator = None if shapes_only else np.random.default_rng([seed, position])

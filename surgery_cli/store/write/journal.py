@@ -25,18 +25,18 @@ FORM: Final = "3"
 
 
 class Input(msgspec.Struct, frozen=True):
-    """What is read: ``kind`` says as what, ``place`` opens it again.
-
-    ``versions`` tells what is read from what came in its place under the same names and sizes, of which the fingerprint
-    knows nothing; of a file that is read before anything is decided the fingerprint tells all. ``carried`` does so of
-    what comes along into the result, each file or folder by its path.
-    """
+    """Something that a run reads, or is judged by."""
 
     kind: str
     place: str
+    """Where it stands, absolute."""
     fingerprint: str
+    """Of a source, by its metadata, and the names and sizes of its files; of a small file, by what it says."""
     versions: str = ""
-    carried: Mapping[str, str] = {}
+    """What tells files from others under the same names and sizes, of which the fingerprint knows nothing: when they
+    were written, or in a bucket which objects they are."""
+    carried: dict[str, str] = {}
+    """The same of what comes along into the result, each file or folder by its path."""
 
 
 class Head(msgspec.Struct, frozen=True, tag="head"):
