@@ -48,7 +48,17 @@ COMMANDS = {
     "verdict_of_a_script": "verify SRC --like-init SCRIPT:made",
     "refusals": "rescale SRC DST params/Dense_9 --by 0.5 --optimizer keep",
 }
-OF_A_RUN = {"draft", "seconds", "source_fingerprint", "versions", "written", "content", "sealed"}
+OF_A_RUN = {
+    "draft",
+    "seconds",
+    "source_fingerprint",
+    "fingerprint",
+    "carried",
+    "versions",
+    "written",
+    "content",
+    "sealed",
+}
 """What is another each time, or follows from all the rest."""
 
 
