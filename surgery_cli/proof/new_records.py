@@ -21,7 +21,7 @@ from surgery_cli.store.write.commit_marks import companion_of
 
 def record_around(target: Path) -> str | UnsetType:
     """The ``content`` of the record of what a destination lies in; unset where there is none, or a damaged one."""
-    around = target.absolute().parent
+    around = filesystem.absolute(target).parent
     with suppress(CheckpointError, OSError):
         beside = [] if isinstance(around, BucketPath) else [companion_of(around)]
         for path in (around / RECORD, *beside):
@@ -49,6 +49,6 @@ def _edited_trees(source: Checkpoint, written: Checkpoint, target: Path) -> list
         return every
     if chosen := [name for name in written.items if name]:
         return chosen
-    around = target.absolute().parent
+    around = filesystem.absolute(target).parent
     found = checkpoint_at(around) if filesystem.is_folder(around) else None
     return [target.name] if found is not None and not holds_pytree(found) else UNSET

@@ -174,9 +174,9 @@ def _put_back(older: bytes | None, draft: Path, target: Path) -> None:
 
 def _draft_of(target: Path, *, is_own: bool) -> Path:
     """Where the record is written before it gets its name: beside the folder that it goes into, else in it."""
-    own, around = target.absolute().parent, target.absolute().parent.parent
+    own, around = filesystem.absolute(target).parent, filesystem.absolute(target).parent.parent
     is_near = filesystem.status(own).st_dev == filesystem.status(around).st_dev
-    beside = own if is_own and is_near and may_write_into(around) else target.absolute()
+    beside = own if is_own and is_near and may_write_into(around) else filesystem.absolute(target)
     return draft_of(target, beside)
 
 

@@ -139,7 +139,7 @@ def _row(left: Left, state: State) -> reports.LeftoverRow:
 
 def _notes(path: Path, kept: list[reports.LeftoverRow]) -> list[Note]:
     notes: list[Note] = []
-    folder = path.absolute().parent
+    folder = filesystem.absolute(path).parent
     if not isinstance(path, BucketPath) and not filesystem.exists(folder):
         notes.append(Remark(DocsPage.HOW_IT_WRITES, f"'{folder}' does not exist"))
     if any(row.state in (State.ELSEWHERE, State.UNKNOWN) for row in kept):

@@ -201,7 +201,7 @@ def dead_notes(references: Mapping[str, Costs], compact: Mapping[str, bool]) -> 
 
 def parent_notes(destination: Path) -> list[Consequence]:
     """Which directories above the destination are made: a slip in its path would make them, too."""
-    parent = destination.absolute().parent
+    parent = filesystem.absolute(destination).parent
     if isinstance(parent, BucketPath) or filesystem.exists(parent):
         return []
     return [Consequence(DocsPage.HOW_IT_WRITES, f"there is no directory '{parent}': it is made")]

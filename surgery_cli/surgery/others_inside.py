@@ -56,7 +56,7 @@ def _others_inside(destination: Path) -> list[Path]:
     files = {folder: {e.name for e in found if e.is_file} for folder, found in _below(destination)}
     if len(files) == 1 and not files[destination]:
         return []
-    location = locate(str(destination.absolute()))
+    location = locate(str(filesystem.absolute(destination)))
     steps = {destination} if location.shape == "step" else set[Path]()
     if location.shape == "root":
         steps = {destination / step.name for step in find_steps(Listing.of(destination))}

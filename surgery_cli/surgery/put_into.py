@@ -32,8 +32,8 @@ def put_into_notes(
     sealed = next(filter(_is_sealed, above), None)
     if found is None:
         lone = _unmarked(target.parent) if _is_step_of_items(target, prepared) else []
-        return _unlike_steps(target.absolute(), prepared) + lone
-    around, name = found.path, str(target.absolute().relative_to(found.path))
+        return _unlike_steps(filesystem.absolute(target), prepared) + lone
+    around, name = found.path, str(filesystem.absolute(target).relative_to(found.path))
     is_item = False
     if holds_pytree(found):
         said = f"'{around}' is a tree itself: '{name}' becomes a folder in it that is no part of it"
@@ -57,7 +57,7 @@ def refuse_step_in_step(target: Path, prepared: Prepared) -> None:
     """
     if prepared.output is not None or not prepared.draft.items.names:
         return
-    around = target.absolute().parent
+    around = filesystem.absolute(target).parent
     found = checkpoint_at(around) if filesystem.is_folder(around) else None
     if found is None or holds_pytree(found):
         return

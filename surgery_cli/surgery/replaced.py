@@ -34,6 +34,6 @@ def steps_standing_at(destination: Path) -> list[int]:
     if not filesystem.is_folder(destination) or not filesystem.entries(destination):
         return []
     try:
-        return locate(str(destination.absolute())).steps
+        return locate(str(filesystem.absolute(destination))).steps
     except SurgeryError:  # what it is, is said by who looks whether it may be replaced
         return []

@@ -82,7 +82,7 @@ def seal(
     checkpoint = opened(argument, step=step, item=item)
     place, stamps = recorded_place(checkpoint), dict[Path, Stamp]()
     try:
-        target = record_path(checkpoint) if to is None else to.absolute()
+        target = record_path(checkpoint) if to is None else filesystem.absolute(to)
         _check_targets(target, sha256sums, checkpoint, is_own=to is None)
         files = files_of(place, target)
         stamps |= {path: stamp_of(path) for path in files.values()}
@@ -131,7 +131,7 @@ def _check_targets(
         check_record_place(checkpoint)
     check_record_target(target, place, option="" if is_own else "--to")
     if sums is not None:
-        check_record_target(sums.absolute(), place, option="--sha256sums")
+        check_record_target(filesystem.absolute(sums), place, option="--sha256sums")
 
 
 def _put_sums(
@@ -149,8 +149,8 @@ def _put_sums(
     every = {path: hashes.digests[key] for key, path in files.items()} | own
     inside = {path: digest for path, digest in every.items() if path.is_relative_to(folder)}
     lines = sums_of((str(path.relative_to(folder)), inside[path]) for path in sorted(inside))
-    put_record(target.absolute(), lines, lambda: None, is_own=False)
-    return reports.FileList(file=str(target.absolute()), folder=str(folder))
+    put_record(filesystem.absolute(target), lines, lambda: None, is_own=False)
+    return reports.FileList(file=str(filesystem.absolute(target)), folder=str(folder))
 
 
 def sealed_record(

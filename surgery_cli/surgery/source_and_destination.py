@@ -142,7 +142,7 @@ def _kept_by_force(target: Path, *, goes_on: bool = False) -> str:
     if filesystem.is_folder(target) and not filesystem.entries(target):
         return ""
     try:
-        locate(str(target.absolute()), staging=goes_on)  # the lock is this run's
+        locate(str(filesystem.absolute(target)), staging=goes_on)  # the lock is this run's
     except (BeingWrittenError, LeftBehindError) as error:  # it, or an item in it
         raise DestinationError.of(_written(error)) from None
     except SurgeryError as error:

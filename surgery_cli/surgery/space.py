@@ -131,7 +131,7 @@ def files_of_leaves(plan: ItemPlan, *, copies: bool) -> int:
 
 def standing_parent(destination: Path) -> Path:
     """The innermost directory above the destination that exists."""
-    parent = destination.absolute().parent
+    parent = filesystem.absolute(destination).parent
     while not filesystem.exists(parent):
         parent = parent.parent
     return parent

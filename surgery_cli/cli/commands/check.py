@@ -47,7 +47,7 @@ def check(
 ) -> int:
     """Hold a checkpoint against the rules of a policy; exit code 1 if one is broken that is an error.
 
-    Rules that metadata decide read no tensor; all others together read every leaf once.
+    Rules that metadata decide read no tensor; all others together read every leaf once, if `--memory` allows it.
     """
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import checks

@@ -61,9 +61,9 @@ class ArrayFile:
         self._entry_name = entry
         refuse_special(self.path)
         if not filesystem.is_file(self.path):
-            raise refusals.missing(self.path.absolute())
+            raise refusals.missing(filesystem.absolute(self.path))
         if lfs_pointers.is_pointer(self.path):
-            raise lfs_pointers.pointer(self.path, self.path.absolute().parent)
+            raise lfs_pointers.pointer(self.path, filesystem.absolute(self.path).parent)
         self._checked: set[LeafPath] = set()
         self.read_beside: dict[Path, bytes | None] = {}  # what `beside` was asked for
         self._entries = self._opened()
@@ -72,7 +72,7 @@ class ArrayFile:
 
     @property
     def address(self) -> str:
-        return str(path_at(self.text).absolute())
+        return str(filesystem.absolute(path_at(self.text)))
 
     @property
     def places(self) -> frozenset[str]:

@@ -157,8 +157,8 @@ def real(place: Place) -> Path:
 
 
 def absolute(path: Path) -> Path:
-    """The path from its root on, `..` taken out of it, and no link followed."""
-    return Path(os.path.abspath(path)) if system_of(path) is _DISK else path
+    """The path from its root on, without `..`, for which links in front of one are followed, and no others."""
+    return _DISK.absolute(path) if system_of(path) is _DISK else path
 
 
 def reader(place: Place) -> BufferedReader:

@@ -67,6 +67,14 @@ class LocalDisk:
     def real(self, place: Place) -> Path:
         return Path(os.path.realpath(place))  # a circle of links is an error of `Path.resolve`
 
+    def absolute(self, path: Path) -> Path:
+        """See the package: what a `..` behind a link means, only the disk knows."""
+        parts = path.parts
+        if ".." not in parts:
+            return Path(os.path.abspath(path))
+        behind = len(parts) - parts[::-1].index("..")
+        return Path(os.path.realpath(Path(*parts[:behind])), *parts[behind:])
+
     def is_link(self, place: Place) -> bool:
         return os.path.islink(place)
 

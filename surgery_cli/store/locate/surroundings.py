@@ -19,7 +19,9 @@ _TELLING: Final = ITEM_SIDECARS | STEP_SIDECARS
 def folders_above(target: Path) -> list[Path]:
     """The folders that may be, or belong to, a checkpoint; in a bucket, where to look is a request, the nearest."""
     levels = 1 if isinstance(target, BucketPath) else _LEVELS
-    return [one for one in target.absolute().parents[:levels] if filesystem.is_folder(one)]
+    return [
+        one for one in filesystem.absolute(target).parents[:levels] if filesystem.is_folder(one)
+    ]
 
 
 def checkpoint_at(folder: Path) -> Listing | None:

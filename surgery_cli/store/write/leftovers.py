@@ -102,12 +102,15 @@ class Leftover(msgspec.Struct, frozen=True):
 
 def leftovers_of(destination: Path) -> list[Leftover]:
     """What runs to ``destination`` have left, beside it."""
-    return _found(destination.absolute().parent, f".{destination.absolute().name}{STAGING_MARK}")
+    return _found(
+        filesystem.absolute(destination).parent,
+        f".{filesystem.absolute(destination).name}{STAGING_MARK}",
+    )
 
 
 def drafts_of(place: Path) -> list[Leftover]:
     """Drafts of the record that stands, or is to stand, beside a file or bare directory; see ``draft_of``."""
-    record = companion_of(place.absolute())
+    record = companion_of(filesystem.absolute(place))
     found = _found(record.parent, f".{record.name}{STAGING_MARK}")
     if may_write_into(record.parent.parent):  # else none was begun there
         beside = _found(record.parent.parent, _draft_begin(record.parent, record))
