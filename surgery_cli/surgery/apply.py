@@ -92,12 +92,12 @@ def apply(
     """
     started, before = time.monotonic(), requests_before_run()
     begin_anew()
-    source, destination, options = into_run(source, destination, options)
+    source, destination, options, taken = into_run(source, destination, options)
     target = path_of(destination)
     refuse_alone(options, membership)
     be_patient(membership, plan, options)
     prepared, plan, restored = _prepared(source, target, plan, options, say)
-    done = finished_before(target, prepared, plan, options)
+    done = finished_before(target, prepared, plan, options, taken)
     if done is not None:
         remove_dead(target, stale=options.stale)
         return _ended(done, started, before)
@@ -166,7 +166,7 @@ def take_part(
         SurgeryError: what ``apply`` raises.
     """
     be_patient(membership, plan, options)
-    source, destination, options = into_run(source, destination, options)
+    source, destination, options, _ = into_run(source, destination, options)
     target = path_of(destination)
     plan = effective(plan, options)
     with reading(path_at(source)):

@@ -53,14 +53,14 @@ def versions_carried(prepared: Prepared) -> dict[str, str]:
     digested = {f"{item.directory}/{name}" for item in items for name in item.digested}
     digested |= {f"{source.location.step_directory}/{STEP_METADATA}"}
     for place in {*beside_values(items), *beside_items(source, prepared.left_out)}:
-        files = {file for file in filesystem.files_below(place) if not _is_said_of(file)} - digested
+        files = {file for file in filesystem.files_below(place) if not is_said_of(file)} - digested
         if files:
             name = os.fspath(place).removeprefix(f"{source.location.root}/")
             found[name] = of_versions(place, files)
     return found
 
 
-def _is_said_of(file: str) -> bool:
+def is_said_of(file: str) -> bool:
     """True for marks and records, which hold no values and are made anew."""
     name = PurePosixPath(file).name
     return name == COMMIT_MARK or is_record(name)

@@ -19,10 +19,12 @@ from surgery_cli.settings.declaration import for_record
 from surgery_cli.settings.run import Options
 from surgery_cli.settings.shared import AbovePlan
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import files_below
+from surgery_cli.store.filesystem.listing import files_below, is_tree
 from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.write.carried_files import beside_items, beside_values
 from surgery_cli.store.write.commit_marks import is_whole
 from surgery_cli.store.write.dead_in_buckets import dead_at
+from surgery_cli.surgery.file_versions import is_said_of
 from surgery_cli.surgery.kept_inputs import (
     changed_inputs,
     how_changed,
@@ -33,6 +35,7 @@ from surgery_cli.surgery.kept_inputs import (
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.previews import previewed
 from surgery_cli.surgery.resumption import leftovers_at
+from surgery_cli.surgery.step_metrics import with_metrics_or_not
 from surgery_cli.surgery.traffic import Traffic
 from surgery_cli.surgery.unlike_plans import first_unlike
 from surgery_cli.words.lists import quoted
@@ -41,7 +44,11 @@ from surgery_cli.words.pages import DocsPage
 
 
 def finished_before(
-    target: Path, prepared: Prepared, plan: Plan, options: Options
+    target: Path,
+    prepared: Prepared,
+    plan: Plan,
+    options: Options,
+    taken: DestinationError | None = None,
 ) -> reports.Report | None:
     """With ``--resume``, the report where an earlier run has finished what this very command makes; else None.
 
@@ -50,8 +57,18 @@ def finished_before(
     result is replaced.
 
     Raises:
-        DestinationError: it makes the same, but what was to be proved of it, or how it is laid out, was another.
+        DestinationError: it makes the same, but what was to be proved of it, or how it is laid out, was another; or it
+            is ``taken``, and by something else.
     """
+    done = _finished_before(target, prepared, plan, options)
+    if done is None and taken is not None:
+        raise taken
+    return done
+
+
+def _finished_before(
+    target: Path, prepared: Prepared, plan: Plan, options: Options
+) -> reports.Report | None:
     if not options.resume or options.force:
         return None
     made = prepared.draft.items.made
@@ -70,6 +87,7 @@ def finished_before(
             and record.draft == prepared.draft.digest
             and (record.sealed is not None or not options.seal)
             and compare(prepared.draft.tree, written.tree).agrees
+            and _has_come_along(written, with_metrics_or_not(target, prepared, options))
             and _is_called(written, prepared, options)
         )
     except SurgeryError:
@@ -98,6 +116,33 @@ def finished_before(
         shared=shared,
         checked=0,
     )
+
+
+def _has_come_along(written: Checkpoint, prepared: Prepared) -> bool:
+    """True if what stands beside the values has all that comes along with them, by names of files."""
+    if prepared.is_export:
+        return True
+    source, there = prepared.checkpoint.location, written.location
+    items = {name: plan.item for name, plan in prepared.kept_plans.items() if name in written.items}
+    pairs = [
+        (path, written.items[name].directory / path.name)
+        for name, item in items.items()
+        for path in beside_values([item])
+    ]
+    for path in beside_items(prepared.checkpoint, prepared.left_out):
+        is_in_step = path.parent == source.folder_of_items
+        around = there.folder_of_items if is_in_step else there.root
+        if around is not None:
+            pairs.append((path, around / path.name))
+    carried = [(path, new) for path, new in pairs if not is_said_of(path.name)]
+    return all(filesystem.exists(new) and _names(path) <= _names(new) for path, new in carried)
+
+
+def _names(place: Path) -> set[str]:
+    """The files below a folder that comes along as it is; of a tree, files of its data may be others."""
+    if not filesystem.is_folder(place) or is_tree(place):
+        return set()
+    return {name for name, _ in files_below(place) if not is_said_of(name)}
 
 
 def settings_on_record(options: Options) -> dict[str, str]:

@@ -49,8 +49,9 @@ def plan(
     """
     before = requests_before_run()
     begin_anew()
+    taken = None
     if destination is not None:
-        source, destination, options = into_run(source, destination, options)
+        source, destination, options, taken = into_run(source, destination, options)
     target = None if destination is None else path_of(destination)
     plan = effective(plan, options)
     check_probe(options)
@@ -61,7 +62,7 @@ def plan(
     stale = None
     if target is not None:
         check_called(target, plan)
-        done = finished_before(target, prepared, plan, options)
+        done = finished_before(target, prepared, plan, options, taken)
         if done is not None:
             return done
         with reading(target, is_destination=True):

@@ -34,6 +34,8 @@ class Asked(NamedTuple):
     source: str
     destination: str
     options: Options
+    taken: DestinationError | None = None
+    """With `--resume`, what is wrong unless the step that stands there is what this very command has made."""
 
 
 def into_run(source: str, destination: str, options: Options) -> Asked:
@@ -67,9 +69,16 @@ def into_run(source: str, destination: str, options: Options) -> Asked:
     new = target / renumbered(step.name, options.as_step, _finished(steps))
     prefix = named.prefix if (named := step_name(step.name)) is not None else ""
     of_run = new.name if being_written(new) else ""  # whose that is, is said where it is looked for
-    _refuse_taken(target, steps, options.as_step, prefix=prefix, but=of_run)
+    taken = None
+    try:
+        _refuse_taken(target, steps, options.as_step, prefix=prefix, but=of_run)
+    except DestinationError as error:
+        if not options.resume or new.name not in _finished(steps):
+            raise
+        taken = error
     item = options.item if location.shape == "root" else None
-    return Asked(str(step), str(new), replace(options, step=None, as_step=None, item=item))
+    options = replace(options, step=None, as_step=None, item=item)
+    return Asked(str(step), str(new), options, taken)
 
 
 def refuse_another_run(target: Path, source: str, options: Options) -> None:

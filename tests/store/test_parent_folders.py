@@ -79,7 +79,9 @@ def test_behind_a_link_it_is_the_folder_that_the_link_leads_to(run, tmp_path):
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["5", "link"]
 
 
-@pytest.mark.parametrize("text", ["a/../b", "link/../b", "../x/./y", "link/b", ".", "..", "link/.."])
+@pytest.mark.parametrize(
+    "text", ["a/../b", "link/../b", "../x/./y", "link/b", ".", "..", "link/.."]
+)
 def test_a_place_is_the_one_that_the_system_opens(tmp_path, monkeypatch, text):
     (tmp_path / "here" / "a").mkdir(parents=True)
     (tmp_path / "there" / "deep").mkdir(parents=True)

@@ -361,3 +361,52 @@ def test_a_run_that_goes_on_is_held_against_the_manifest_as_it_is_now(run, judge
     assert run(*words, "--force")["code"] == 0
     write(manifest_of(made * 2))
     assert run(*words, "--force")["code"] == 1
+
+
+def beside(step):
+    """What is saved beside the values of a step, and comes along with them."""
+    return {
+        "state": ocp.args.StandardSave(tree_of_step(step)),
+        "ema": ocp.args.StandardSave(tree_of_step(step + 1)),
+        "config": ocp.args.JsonSave({"lr": step}),
+    }
+
+
+LOST = ["5/config", "5/config/metadata", "5/ema", "5/ema/_METADATA", "5/state/more.txt"]
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize("there", ["disk", "gs", "s3"])
+def test_a_result_that_lacks_what_comes_along_is_not_done_already(
+    run, request, tmp_path, there, lost
+):
+    """Of what stands beside the values, no tree tells."""
+    with ocp.CheckpointManager(tmp_path / "run", item_names=tuple(beside(5))) as manager:
+        manager.save(5, args=ocp.args.Composite(**beside(5)))
+    (tmp_path / "run" / "5" / "state" / "more.txt").write_text("of the item")
+    if there == "disk":
+        new = tmp_path / "new"
+    else:
+        service = request.getfixturevalue("bucket" if there == "gs" else "s3")
+        new = f"{service.root}/new"
+    edit = ("rescale", tmp_path / "run", new, "state/a", "--by", "2", "--quiet", "--resume")
+    assert run(*edit)["code"] == 0
+    assert run(*edit) == {"code": 0, "said": "", "counted": 0}
+    if there != "disk":
+        names = [
+            n
+            for n in service.names(f"new/{lost}")
+            if n == f"new/{lost}" or n.startswith(f"new/{lost}/")
+        ]
+        assert names
+        for name in names:
+            service.remove(name)
+    elif (new / lost).is_dir():
+        shutil.rmtree(new / lost)
+    else:
+        (new / lost).unlink()
+    ended = run(*edit)
+    assert ended["code"] == 2, ended
+    assert run(*edit, "--force")["code"] == 0
+    assert run(*edit) == {"code": 0, "said": "", "counted": 0}

@@ -385,3 +385,24 @@ def test_a_run_of_one_step_is_replaced_or_gone_on_from_as_an_earlier_result(tmp_
     assert apply(run, other, as_step=7, resume=True).is_repeated
     apply(run, other, as_step=8, force=True)
     assert [path.name for path in other.iterdir() if path.is_dir()] == ["8"]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("said", ["root", "step"])
+def test_a_repeated_run_into_the_same_run_is_done_already(tmp_path, form, said):
+    """It said that the step is taken: by what this very command had made."""
+    run = saved(tmp_path / "run", **FORMATS[form])
+    source = {"root": f"{run}@5", "step": max(p for p in run.iterdir() if p.name.endswith("5"))}[
+        said
+    ]
+    apply(source, run, as_step=7, resume=True)
+    before = state(run)
+    assert apply(source, run, as_step=7, resume=True).is_repeated
+    previewed = surgery.plan(
+        str(source), DOUBLED, destination=str(run), options=surgery.Options(as_step=7, resume=True)
+    )
+    assert previewed.is_repeated
+    for plan, step, resume in ((COUNTED, 7, True), (DOUBLED, 3, True), (DOUBLED, 7, False)):
+        with pytest.raises(DestinationError, match=rf"step {step} of .* is taken"):
+            apply(source, run, plan, as_step=step, resume=resume)
+    assert state(run) == before
