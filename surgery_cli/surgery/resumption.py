@@ -17,11 +17,14 @@ from surgery_cli.planning import Plan
 from surgery_cli.proof.surgery_json import versions
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.bucket_locks import lock_of
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.write.aftermath import kept
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover
 from surgery_cli.store.write.commit_marks import is_whole
 from surgery_cli.store.write.dead_in_buckets import bucket_leftovers, dead_at
+from surgery_cli.store.write.dead_in_buckets import leftovers_at as runs_at
+from surgery_cli.store.write.destination import claimed
 from surgery_cli.store.write.item_plan import is_packed
 from surgery_cli.store.write.journal import FORM, Head
 from surgery_cli.store.write.leftovers import Left, Leftover, leftovers_of
@@ -91,8 +94,18 @@ def resumption_of(target: Path, prepared: Prepared, plan: Plan, options: Options
     """What an earlier run to ``target`` has left there for this one.
 
     Raises:
-        SurgeryError: see ``head_of`` and ``find_kept``.
+        SurgeryError: see ``head_of`` and ``find_kept``; or a run has a destination in a bucket from which this one does
+            not go on.
     """
+    found = _resumption_of(target, prepared, plan, options)
+    if found.left is None and isinstance(target, BucketPath):
+        removes = options.force or options.resume
+        if runs_at(target) and not (removes and dead_at(target, stale=options.stale)):
+            raise claimed(lock_of(target))
+    return found
+
+
+def _resumption_of(target: Path, prepared: Prepared, plan: Plan, options: Options) -> Resumption:
     if not options.resume:
         return Resumption(None, None, _dead_built(target, stale=False) if options.force else None)
     head = head_of(prepared, plan, options)

@@ -366,3 +366,23 @@ def test_what_somebody_else_has_finished_meanwhile_is_not_cleaned_away(
     assert run("clean", f"{service.root}/new")["code"] == 0
     assert service.names("new/") == before
     assert not [name for name in service.names() if "surgery-tmp" in name]
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)], ids=["", "force"])
+@pytest.mark.parametrize("state", ["dead", "living", "elsewhere"])
+def test_a_preview_is_refused_where_the_run_would_be(run, service, source, tmp_path, state, force):
+    """It ended well beside a lock that its own command does not get past."""
+    assert run(*command(source, service), cut=["entry+", 5, "SIGKILL"])["code"] == -9
+    if state != "dead":
+        left = json.loads(service.content(LOCK))
+        own = msgspec.to_builtins(Owner.here())
+        other = {"machine": "01234567"} if state == "elsewhere" else own
+        service.put("bkt", LOCK, json.dumps(left | other).encode())
+    plain = [word for word in command(source, service, *force) if word != "--resume"]
+    plan = tmp_path / "plan.yaml"
+    plan.write_text("edits: [{op: rescale, at: params, by: 2, optimizer: keep}]\n")
+    ended = run(*plain)
+    assert ended["code"] == 2
+    for words in ([*plain, "--dry-run"], ["plan", source, plan, "--to", plain[2], *force]):
+        seen = run(*words)
+        assert (seen["code"], seen["said"]) == (2, ended["said"]), words
