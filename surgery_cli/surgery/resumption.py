@@ -19,7 +19,7 @@ from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import lock_of
 from surgery_cli.store.filesystem.processes import State
-from surgery_cli.store.write.aftermath import kept
+from surgery_cli.store.write.aftermath import kept, kept_was_sought
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover
 from surgery_cli.store.write.commit_marks import is_whole
 from surgery_cli.store.write.dead_in_buckets import bucket_leftovers, dead_at
@@ -98,6 +98,7 @@ def resumption_of(target: Path, prepared: Prepared, plan: Plan, options: Options
             not go on.
     """
     found = _resumption_of(target, prepared, plan, options)
+    kept_was_sought()
     if found.left is None and isinstance(target, BucketPath):
         removes = options.force or options.resume
         if runs_at(target) and not (removes and dead_at(target, stale=options.stale)):

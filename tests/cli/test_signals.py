@@ -1,5 +1,6 @@
 """What is said when a signal ends a command."""
 
+import importlib
 import os
 import signal
 import subprocess
@@ -138,3 +139,27 @@ def test_a_signal_that_does_not_wake_the_main_thread_is_obeyed(name):
     command = [sys.executable, "-c", MISSED.format(name=name)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "obeyed\n"
+
+
+@pytest.mark.parametrize("when", ["before it is looked for", "after that"])
+@pytest.mark.parametrize("more", [(), ("--dry-run",)], ids=["", "preview"])
+def test_before_a_run_has_looked_for_what_is_kept_it_says_nothing_of_that(
+    surgery, checkpoint, tmp_path, monkeypatch, when, more
+):
+    """It said that nothing was left behind, beside what an earlier run had kept."""
+
+    def strike(*_, **__):
+        raise KeyboardInterrupt
+
+    place = importlib.import_module(f"surgery_cli.surgery.{'plan' if more else 'apply'}")
+    monkeypatch.setattr(aftermath, "sought", [])
+    monkeypatch.setattr(place, {"after that": "check_target"}.get(when, "check_expected"), strike)
+    words = ("rescale", checkpoint, tmp_path / "new", "params", "--by", "2", "--optimizer", "keep")
+    ended = surgery(*words, "--resume", *more)
+    assert ended.code == 130
+    said = {
+        "after that": "nothing was left behind",
+        "before it is looked for": "this run has written nothing; what an earlier one may have kept is as it was",
+    }
+    assert ended.err.endswith(f"interrupted; {said[when]}\n")
+    assert surgery(*words, *more).err.endswith("interrupted; nothing was left behind\n")

@@ -12,6 +12,7 @@ from surgery_cli.errors import SurgeryError
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store.filesystem.listing import SET_ASIDE_SUFFIX, destination_of
 from surgery_cli.words.advice import NOTHING_LEFT, Left, Text, joined
+from surgery_cli.words.invocation import typed
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
@@ -46,6 +47,9 @@ kept: Final[list[str]] = []
 set_aside: Final[list[Path]] = []
 """What something else wrote to the destination while the last run in this process replaced it, where that is kept."""
 
+sought: Final[list[bool]] = []
+"""Not empty once this command has looked for what an earlier run has kept."""
+
 unknown: Final[list[str]] = []
 """What this process, one of several, does not know of what the last run has left: who says it, or what shows it."""
 
@@ -56,6 +60,11 @@ def begin_anew() -> None:
         known.clear()
 
 
+def kept_was_sought() -> None:
+    """From now on it is known what an earlier run has kept, if this command goes on from such."""
+    sought.append(True)
+
+
 def is_unknown(said: str) -> None:
     """From now on this process cannot say what the run leaves; ``said`` is what it says instead."""
     unknown[:] = [said]
@@ -64,7 +73,10 @@ def is_unknown(said: str) -> None:
 def aftermath() -> str:
     """What stands now that the last run in this process has ended before its report."""
     said = [f"'{one.path}' is complete, only {one.lacks}" for one in completed]
-    return "; ".join([*said, *kept, *remaining_notes(), *unknown]) or str(NOTHING_LEFT)
+    said += [*kept, *map(str, remaining_notes()), *unknown]
+    if not said and not sought and "--resume" in typed():
+        return "this run has written nothing; what an earlier one may have kept is as it was"
+    return "; ".join(said) or str(NOTHING_LEFT)
 
 
 def remaining_notes() -> list[Consequence]:
