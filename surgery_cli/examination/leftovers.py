@@ -55,7 +55,7 @@ def _of_run(place: Place, seen: Footprint, found: Left) -> Condition:
     is_dead = is_over(found)
     why = [f"{who}, which is gone, was building there" if is_dead else _CANNOT_BE_TOLD]
     clean = f"`surgery clean {quote(str(found.path))}{'' if is_dead else ' --stale'}`"
-    resumed = [] if journal is None or journal.head is None else [goes_on(journal.head)]
+    resumed = [] if journal is None or journal.head is None else [goes_on(found)]
     has_replaced = run in (RunState.WHOLE, RunState.LOST)
     mixture = half_replaced(destination_of(found.path)) if has_replaced else None
     if mixture is not None:

@@ -126,7 +126,7 @@ def _row(left: Left, state: State) -> reports.LeftoverRow:
     owner, journal = left.owner, left.journal
     keeps = ""
     if journal is not None and journal.head is not None and state is not State.LIVING:
-        keeps = f"{amount_of(journal)}; {goes_on(journal.head)}"
+        keeps = f"{amount_of(journal)}; {goes_on(left)}"
     return reports.LeftoverRow(
         path=str(left.path),
         state=str(state),

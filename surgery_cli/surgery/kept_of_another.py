@@ -80,7 +80,7 @@ def _remedies(left: Left, kept: Head, target: Path) -> tuple[str, str]:
     anew = f"{clean} removes what was kept, then {the_same()} starts anew; nothing else is lost"
     if kept.command == the_same():  # which is refused
         return anew, anew
-    return anew, f"{goes_on(kept)}; {clean} removes it"
+    return anew, f"{goes_on(left)}; {clean} removes it"
 
 
 def _refuse_differing(

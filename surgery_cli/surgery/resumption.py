@@ -33,7 +33,7 @@ from surgery_cli.surgery.kept_inputs import inputs_of
 from surgery_cli.surgery.kept_of_another import refuse_another
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.words.invocation import the_same
-from surgery_cli.words.lists import listed
+from surgery_cli.words.lists import listed, quoted
 
 
 def head_of(prepared: Prepared, plan: Plan, options: Options) -> Head:
@@ -52,7 +52,7 @@ def head_of(prepared: Prepared, plan: Plan, options: Options) -> Head:
             fix="leave `--resume` out",
         )
     location = prepared.checkpoint.location
-    compact = [name or "all" for name, chosen in prepared.compact.items() if chosen]
+    compact = [name or "the tree" for name, chosen in prepared.compact.items() if chosen]
     named = (location.shape, location.step_name, *sorted(filter(None, location.items)))
     given = {
         "which checkpoint": ", ".join(map(str, filter(None, named))),
@@ -61,7 +61,7 @@ def head_of(prepared: Prepared, plan: Plan, options: Options) -> Head:
         "--metrics": options.metrics,
         "--link": options.link,
         "--compact": options.compact,
-        "what is compact": listed(compact, word="and") if compact else None,
+        "items that are written compact": quoted(compact, word="and") if compact else None,
         "--device": options.device,
         "--mesh": options.mesh,
     }

@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import shlex
 
 import msgspec
 import numpy as np
@@ -386,3 +387,16 @@ def test_a_preview_is_refused_where_the_run_would_be(run, service, source, tmp_p
     for words in ([*plain, "--dry-run"], ["plan", source, plan, "--to", plain[2], *force]):
         seen = run(*words)
         assert (seen["code"], seen["said"]) == (2, ended["said"]), words
+
+
+def test_on_another_machine_what_goes_on_is_named_as_it_is_taken(run, service, source, tmp_path):
+    """The command that was named was refused there: nothing tells that the run is over but its user."""
+    assert run(*command(source, service), cut=["entry+", 5, "SIGKILL"])["code"] == -9
+    left = json.loads(service.content(LOCK))
+    service.put("bkt", LOCK, json.dumps(left | {"machine": "01234567"}).encode())
+    said = " ".join(run("clean", f"{service.root}/new", "--dry-run")["said"].split())
+    (named,) = re.findall(r"`surgery ([^`]*)` with `--stale` goes on from there", said)
+    assert shlex.split(named) == list(map(str, command(source, service)))
+    assert run(*command(source, service))["code"] == 2
+    assert run(*shlex.split(named), "--stale")["code"] == 0
+    check(service, tmp_path)

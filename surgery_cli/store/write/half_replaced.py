@@ -59,7 +59,7 @@ def _of_run(left: BucketLeftover) -> Problem:
     destination, journal, built = left.destination, left.journal, left.built
     assert built is not None
     new, lost = built / destination.name, first_lost(built)
-    ways = [] if journal is None or journal.head is None else [goes_on(journal.head)]
+    ways = [] if journal is None or journal.head is None else [goes_on(left)]
     if lost is None:
         state = f"that stands whole in '{new}'"
         ways += [finished_by(destination, left), taken_by(built)]

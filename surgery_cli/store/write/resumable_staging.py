@@ -25,7 +25,7 @@ from surgery_cli.store.orbax.stored_values import NOT_RENAMED
 from surgery_cli.store.write.aftermath import begin_anew, kept
 from surgery_cli.store.write.built_files import Stood, raise_of_built
 from surgery_cli.store.write.journal import Head, Journal, Placed, Whole, journal_in, new_journal
-from surgery_cli.store.write.leftovers import Left, Leftover, leftovers_of
+from surgery_cli.store.write.leftovers import Left, Leftover, is_over, leftovers_of
 from surgery_cli.store.write.set_aside import REPLACING_FILE
 from surgery_cli.store.write.staging import Staging
 from surgery_cli.tree.paths import LeafPath
@@ -159,9 +159,13 @@ def what_is_kept(
     return f"{kept}, `surgery clean {quote(str(destination))}` removes it" if may_go else kept
 
 
-def goes_on(head: Head) -> str:
+def goes_on(left: Left) -> str:
     """What would go on from what was kept; whether it may is not looked at: that would cost the sources a look."""
-    return f"{head.command} goes on from there, if its plan and what it reads are as they were"
+    assert left.journal is not None
+    assert left.journal.head is not None
+    command = left.journal.head.command
+    stale = "" if is_over(left) or "--stale" in command else " with `--stale`"
+    return f"{command}{stale} goes on from there, if its plan and what it reads are as they were"
 
 
 def amount_of(journal: Journal) -> str:
