@@ -9,10 +9,17 @@ import msgspec
 
 from surgery_cli.draft.expression import Recipe
 from surgery_cli.draft.seen import Seen, Sizes
-from surgery_cli.errors import Problem
+from surgery_cli.errors import Problem, ValueRefusal
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.lists import quoted
+
+
+class JudgedRefusal(ValueRefusal):
+    """What is said beside the edits refuses their result: a rule, that values are finite, a probe.
+
+    Said otherwise, the same edits pass, and what they made is what it would be.
+    """
 
 
 class Judged(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from surgery_cli.draft.check import Check, CheckedLeaf, Judged
+from surgery_cli.draft.check import Check, CheckedLeaf, Judged, JudgedRefusal
 from surgery_cli.draft.expression import Recipe
 from surgery_cli.draft.kernel import Kit, Window
 from surgery_cli.draft.seen import Seen
@@ -21,7 +21,7 @@ from surgery_cli.engine.looks import LOOKS, Cut
 from surgery_cli.engine.measurements import Measurements
 from surgery_cli.engine.reading import Readable, Values
 from surgery_cli.engine.sights import Grid, Sight, Sights
-from surgery_cli.errors import Problem, ValueRefusal
+from surgery_cli.errors import Problem
 from surgery_cli.store.write.item_writer import ItemWriter
 
 _CORRECT: Final = "correct what comes before it, or the rule; `surgery inspect --stats` shows what a checkpoint holds"
@@ -234,7 +234,7 @@ def refuse_known_breaches(checks: Sequence[Check]) -> None:
 def _refuse(breaches: Iterable[Problem]) -> None:
     found = list(breaches)
     if found:
-        raise ValueRefusal.of(found)
+        raise JudgedRefusal.of(found)
 
 
 def breaches(findings: Sequence[Finding]) -> Iterator[tuple[Check, Problem]]:

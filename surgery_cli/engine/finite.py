@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from surgery_cli.draft.check import JudgedRefusal
 from surgery_cli.draft.finite_bits import are_finite
 from surgery_cli.draft.seen import NonFinite
-from surgery_cli.errors import ValueRefusal
 from surgery_cli.tree.paths import LeafPath
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def check_finite(
             new = (bad & ~was_bad) | ((values != values) & (old == old))  # noqa: PLR0124
     count = int(new.sum())
     if count:
-        raise ValueRefusal(
+        raise JudgedRefusal(
             f"'{path}' would have {count} new non-finite value{'s' if count > 1 else ''}",
             why=f"{who()} makes NaN or infinity where the source is finite, or NaN of an infinity",
             fix="change the edit, or add `--allow-non-finite` if that is meant",

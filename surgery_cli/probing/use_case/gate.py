@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from surgery_cli.compute.devices import default_device
-from surgery_cli.errors import SurgeryError, ValueRefusal
+from surgery_cli.draft.check import JudgedRefusal
+from surgery_cli.errors import SurgeryError
 from surgery_cli.probing.interface import documents
 from surgery_cli.probing.interface.settings import ProbeOptions
 from surgery_cli.probing.use_case.comparison import compare_probed
@@ -70,7 +71,7 @@ class Gate(msgspec.Struct, frozen=True):
             is_far = any(not output.relative <= found.tolerance for output in found.outputs)
             limit = f", above `--tolerance {found.tolerance:g}`" if is_far else ""
             place = f"; the first call that differs is '{found.first_different}'"
-            raise ValueRefusal(
+            raise JudgedRefusal(
                 "the result does not compute what the source computes",
                 why=f"{found.why}{limit}" + (place if found.first_different else ""),
                 fix=worded("{}; change the edit, or allow more with `--tolerance`", NOTHING_LEFT),
@@ -144,7 +145,7 @@ def _refusal(bad: documents.FirstNonFinite) -> SurgeryError:
     counts = " and ".join(f"{n} {name}" for n, name in ((bad.nan, "NaN"), (bad.inf, "inf")) if n)
     operation = f"; it arises in `{bad.operation.name}`" if bad.operation is not None else ""
     role = {"in": "the input of ", "gradient": "the gradient at "}.get(bad.role, "")
-    return ValueRefusal(
+    return JudgedRefusal(
         "the model makes NaN or infinities from the result that it does not make from the source",
         why=f"the first are in {role}'{bad.where}': {counts or 'some'}{operation}",
         fix=worded(

@@ -34,7 +34,13 @@ from surgery_cli.store.write.inventory import (
 from surgery_cli.store.write.journal import Head, Journal, LinesInBucket, Lost, Placed, Whole
 from surgery_cli.store.write.leftovers import is_over
 from surgery_cli.store.write.many_objects import copy_below, delete_as_seen, objects_at
-from surgery_cli.store.write.resumable_staging import being_written, can_go_on, what_is_kept
+from surgery_cli.store.write.resumable_staging import (
+    NOT_REFUSED,
+    being_written,
+    can_go_on,
+    is_refused,
+    what_is_kept,
+)
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.invocation import the_same
 
@@ -244,6 +250,7 @@ class ResumableBucketStaging(BucketStaging):
         )
         is_for_good = is_held_up and (self._has_put or self._stood is None)
         once = f"once what else was written to '{self.destination}' is gone" * is_for_good
+        once = once or NOT_REFUSED * is_refused(error)
         kept.append(
             what_is_kept(place, self.destination, journal, the_same(), once=once, may_go=may_go)
         )

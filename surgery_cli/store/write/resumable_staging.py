@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
+from surgery_cli.draft.check import JudgedRefusal
 from surgery_cli.errors import (
     CheckpointError,
     DestinationError,
@@ -119,24 +120,38 @@ class ResumableStaging(Staging):
                 fix=f"it keeps nothing; `surgery inspect {quote(str(self.destination))}` shows what stands there",
             ) from error
         with uninterrupted():
-            self._say_kept()
+            self._say_kept(error)
         raise_of_built(self.directory, error)
 
-    def _say_kept(self) -> None:
+    def _say_kept(self, error: BaseException | None = None) -> None:
         is_in_the_way = self._replaces is None and filesystem.is_taken(self.destination)
-        command = the_same(*["--force"] * is_in_the_way)
-        kept.append(what_is_kept(self.directory, self.destination, self.journal, command))
+        command, once = the_same(*["--force"] * is_in_the_way), NOT_REFUSED * is_refused(error)
+        kept.append(
+            what_is_kept(self.directory, self.destination, self.journal, command, once=once)
+        )
 
     def _give_name(self) -> None:
         self.journal.note(Whole(filesystem.status(self.new).st_ino))
         super()._give_name()
 
 
+NOT_REFUSED: Final = (
+    "once nothing refuses it (with another rule, `--probe`, `--tolerance` or `--allow-non-finite`)"
+)
+
+
+def is_refused(error: BaseException | None) -> bool:
+    """True for what is said beside the edits, with which the draft is the same."""
+    return isinstance(error, JudgedRefusal)
+
+
 def can_go_on(journal: Journal, error: BaseException) -> bool:
-    """True unless the same command would come to the same end."""
+    """True unless the same draft would come to the same end."""
     if journal.placed is None or journal.is_withdrawn:
         return False
-    passing = (CheckpointError, WriteError, DestinationError)
+    if is_refused(error) and not journal.done_bytes:
+        return False
+    passing = (CheckpointError, WriteError, DestinationError, JudgedRefusal)
     return not isinstance(error, SurgeryError) or isinstance(error, passing)
 
 
