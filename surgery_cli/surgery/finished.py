@@ -85,7 +85,6 @@ def _finished_before(
         is_this = (
             record is not None
             and record.draft == prepared.draft.digest
-            and (record.sealed is not None or not options.seal)
             and compare(prepared.draft.tree, written.tree).agrees
             and _has_come_along(written, with_metrics_or_not(target, prepared, options))
             and _is_called(written, prepared, options)
@@ -167,6 +166,8 @@ def _unlike(record: Record, prepared: Prepared, plan: Plan, options: Options) ->
         return f"it is not on record what {quoted(unknown, 3, word='and')} held then"
     if changed := changed_inputs(read, inputs_of(prepared) | judges, of_one_draft=True):
         return f"{labels_of(changed)} {'have' if len(changed) > 1 else 'has'} changed since: {how_changed(changed)}"
+    if options.seal and record.sealed is None:
+        return "`--seal` was not given, and is now: `surgery seal` does that to what stands there"
     return None
 
 

@@ -104,7 +104,8 @@ def test_a_finished_run_that_is_repeated_is_done_already(run, source, tmp_path):
     assert (new / "surgery.json").read_bytes() == before
     other = [word if word != "2" else "3" for word in command(source, new)]
     assert run(*other)["code"] == 2
-    assert run(*command(source, new, "--seal"))["code"] == 2  # which it is not
+    sealed = run(*command(source, new, "--seal"))
+    assert (sealed["code"], "`--seal` was not given" in sealed["said"]) == (2, True)
     (new / "_METADATA").write_bytes((new / "_METADATA").read_bytes().replace(b"kept", b"lost"))
     assert run(*command(source, new))["code"] == 2
 
