@@ -244,12 +244,15 @@ def absolute(text: str, directory: str, *, is_local: bool = False) -> str:
     ('/plans/runs/big@1000', '/plans/f.npz:a', '/c')
     >>> absolute("../big@1000", "gs://bucket/plans"), absolute("gs://bucket/big", "/plans")
     ('gs://bucket/big@1000', 'gs://bucket/big')
+    >>> absolute("runs/big/", "/plans"), absolute("gs://bucket/big/", "/plans"), absolute("/", "/plans")
+    ('/plans/runs/big', 'gs://bucket/big', '/')
 
     Raises:
         PlanError: it is an address of elsewhere.
     """
     read = local_address if is_local else address
     text = read(text)
+    text = text.rstrip("/") or text[:1]  # as shells complete the names of folders
     if text.startswith(STARTS):
         return text
     while text.startswith("./"):
