@@ -293,7 +293,7 @@ class _Carrying:
         """What the preview says of them."""
         draft, number = self._draft, self._scene.number
         found: list[Note] = [*self._kept.notes(self._effect, draft, number)]
-        found += self._grafts.notes(self._draft, self._edited)
+        found += self._grafts.notes(self._draft, self._edited, self.changed)
         found += [grows_back(slot, self._edit.name) for slot in self._regrowing.values()]
         found += self.maps.notes(self._edited)
         return [*found, *self._averages.notes(), *self.beside.notes()]
