@@ -89,7 +89,7 @@ def said_of(slot: Slot) -> dict[str, str]:
     return said | ({"second_moment": "true"} if slot.is_second_moment else {})
 
 
-POWER_K: Final = "K its power (-1 holds gradients, -2 their squares: say `even: true` as well)"
+POWER_K: Final = "K its power (-1 holds gradients, -2 their squares: say `even: true, second_moment: true` as well)"
 
 
 SETTLES_FACTORING: Final = worded(
