@@ -15,9 +15,10 @@ from surgery_cli.draft.expression import Made, Recipe
 from surgery_cli.draft.kernel import Kernel, Kit, Piece, Place, Window
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.user_function import UserFunction
-from surgery_cli.errors import PlanError, Problem, SurgeryError, ValueRefusal
+from surgery_cli.errors import PlanError, Problem, SurgeryError, ValueRefusal, raise_all
 from surgery_cli.operations.base import LeafOperation, Scene
 from surgery_cli.operations.cast import STORABLE
+from surgery_cli.optimizer.follow.untold_trees import named_untold
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
@@ -103,6 +104,8 @@ class Map(LeafOperation, tag="map", kw_only=True, frozen=True):
     def maker(
         self, named: Selection, draft: Draft, scene: Scene
     ) -> Callable[[LeafPath, Recipe], Recipe]:
+        if self.effect_ == "takes" and self.twins == "carried":  # from no tree that is like its own
+            raise_all(named_untold(named, draft))
         function = scene.function(self.with_)
         if self.sha256 and function.sha256 != self.sha256:
             raise PlanError(

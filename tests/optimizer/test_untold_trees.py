@@ -148,3 +148,31 @@ def test_ordinary_checkpoints_are_edited_by_any_pattern(tmp_path: Path) -> None:
         done_params = checkpointer.restore(tmp_path / "b")["params"]
     for network in params:
         np.testing.assert_array_equal(done_params[network]["kernel"], kernel * -2)
+
+
+def test_what_is_taken_for_all_of_them_from_one_place_is_refused_and_from_its_like_is_not(
+    source: Path, tmp_path: Path
+) -> None:
+    """Of another checkpoint with the same trees, moments are moments."""
+    file = tmp_path / "edit.py"
+    file.write_text("def less(array, path): return array - 1\n")
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        tree = checkpointer.restore(source)
+        other = {name: {"a": {"kernel": one["a"]["kernel"] * 3}} for name, one in tree.items()}
+        other["params"]["b"] = {"kernel": np.full((4, 3), -1, np.float32)}
+        checkpointer.save(tmp_path / "donor", other)
+    np.savez(tmp_path / "one.npz", w=np.full((4, 3), -1, np.float32))
+    every = {"op": "replace", "at": "{params,m1,v}/a/kernel", "with": str(tmp_path / "donor")}
+    refused = [
+        {**every, "from": "params/b/kernel"},
+        {**every, "with": f"{tmp_path / 'one.npz'}:w"},
+        {"op": "map", "at": "**/kernel", "with": f"{file}:less", "effect": "takes"},
+    ]
+    for number, edit in enumerate(refused):
+        with pytest.raises(PlanError, match="nothing says what"):
+            surgery.plan(str(source), plan_from_document({"edits": [edit]}))
+        goal, named = tmp_path / f"named{number}", {**edit, "twins": "named"}
+        surgery.apply(str(source), str(goal), plan_from_document({"edits": [named]}))
+    for number, edit in enumerate([every, {**every, "from": r"\1/a/kernel", "at": "*/a/kernel"}]):
+        found = factors(source, tmp_path / f"taken{number}", edits=[edit])
+        assert {found[node] for node in ("params", *TREES)} == {3.0}

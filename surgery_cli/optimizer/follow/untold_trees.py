@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from surgery_cli.draft.effect import Effect, Means, Takes, gives_new_places, moves_alone
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import Problem
-from surgery_cli.operations.base import Operation
 from surgery_cli.tree.paths import LeafPath, PathPattern, Selection
 from surgery_cli.words.advice import Text, worded
 from surgery_cli.words.lists import quoted
@@ -16,27 +15,29 @@ from surgery_cli.words.lists import quoted
 _SHOWN = 4
 
 
-def named_untold(edit: Operation, selected: Selection, draft: Draft) -> Iterator[Problem]:
+def named_untold(
+    selected: Selection, draft: Draft, is_same: Callable[[Slot], bool] = lambda _: True
+) -> Iterator[Problem]:
     """A problem for each pattern by which an edit would give such trees what it gives their params.
 
-    Of a copy of the params that is meant; moments of an optimizer would get what makes none of them. Where values of
-    one and the same tree elsewhere are taken, or their means, it is right for either.
+    Of a copy of the params that is meant; moments of an optimizer would get what makes none of them. ``is_same``: of a
+    leaf of such a tree, whether it gets what its param gets.
     """
-    effect = edit.effect
-    if effect is None or not _tells_apart(effect):
-        return
     for pattern, found in selected.by_pattern():
         untold: dict[LeafPath, Slot] = {}
         for path in found:
             slot = draft.slots.get(path)
-            if slot is not None and _is_untold(slot) and slot.param in found:
+            if slot is not None and _is_untold(slot) and slot.param in found and is_same(slot):
                 untold.setdefault(slot.node, slot)
         if untold:
             yield _problem(pattern, list(untold.values()))
 
 
-def _tells_apart(effect: Effect) -> bool:
-    """True if what the effect does to a copy of the params is another thing than what it does to moments."""
+def tells_apart(effect: Effect) -> bool:
+    """True if what the effect does to a copy of the params is another thing than what it does to moments.
+
+    Means over checkpoints are right for either, and so is what comes from the same tree in one.
+    """
     return gives_new_places(effect) or not (
         moves_alone(effect) or isinstance(effect, Takes | Means)
     )
