@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import optax
 import orbax.checkpoint as ocp
 import pytest
 
@@ -157,4 +158,18 @@ def test_first_moments_that_restart_alone_are_not_announced(tmp_path: Path) -> N
     source = save(tmp_path / "a", state("adam/", {"t": np.int32(5000)}))
     edit = {"op": "reset-optimizer", "at": "adam/m"}
     _, notes = applied(source, {"slots": told("adam/"), "edits": [edit]})
+    assert not any("nothing states" in note for note in notes)
+
+
+def test_the_step_of_a_train_state_is_none_of_optax_s_counters(tmp_path: Path) -> None:
+    """A transform of the script's own stands behind Adam: the chain counts where it needs to."""
+    tree = {"params": PARAMS, "step": np.int32(5000)}
+    adam, own = optax.adam(1e-3).init(PARAMS), {"seen": squared(1e-4)}
+    source = save(tmp_path / "a", tree | {"opt_state": [*adam, own]})
+    slots = {"opt_state/2/seen": {"power": -2, "even": True, "fresh": 0}}
+    edit = {"op": "reset-optimizer", "clocks": True}
+    restored, notes = applied(source, {"slots": slots, "edits": [edit]})
+    assert not restored["opt_state"][2]["seen"]["a"]["k"].any()
+    assert restored["opt_state"][0]["count"] == 0
+    assert restored["step"] == 5000
     assert not any("nothing states" in note for note in notes)

@@ -38,9 +38,23 @@ class UntoldCounters:
         return list(dict.fromkeys(path for paths in found.values() for path in paths))
 
     def beside(self, slot: Slot) -> list[LeafPath]:
-        """Those beside the state of a slot; where it has none, beside what it stands in, and so on."""
-        every = (LeafPath(slot.node[:depth]) for depth in range(len(slot.node) - 1, -1, -1))
-        return next((self._known[node] for node in every if node in self._known), [])
+        """Those beside the state of a slot; where it has none, beside what it stands in, and so on.
+
+        Outside of the whole state only where that counts nothing: optax has a count in each part that needs one.
+        """
+        for depth in range(len(slot.node) - 1, -1, -1):
+            node = LeafPath(slot.node[:depth])
+            if node in self._known:
+                return self._known[node]
+            if node == slot.whole_state and any(one.is_below(node) for one in self._clocks):
+                return []
+        return []
+
+    @cached_property
+    def _clocks(self) -> list[LeafPath]:
+        """The counters of which it is known what they drive."""
+        leaves = self._draft.leaves
+        return [path for path in leaves if self._draft.clock_at(path) and not self._is_open(path)]
 
     @cached_property
     def _known(self) -> dict[LeafPath, list[LeafPath]]:
