@@ -173,6 +173,11 @@ def moves_alone(effect: Effect) -> bool:
             return False
 
 
+def gives_new_places(effect: Effect) -> bool:
+    """True if something is put into places that were not there."""
+    return isinstance(effect, Rearranges) and effect.fill is not None
+
+
 def constant_after(effect: Effect, before: float | None) -> float | None:
     """The one number that every element is afterwards; ``before`` is what every element was, where that is known.
 

@@ -122,8 +122,8 @@ class Piece(NamedTuple):
 class Kernel(msgspec.Struct, frozen=True, tag_field="kernel", omit_defaults=True):
     """A computation; its tag and fields are its canonical form. Subclasses give ``compute``, and the hooks they need.
 
-    Elementwise over inputs that broadcast to the output, unless ``pieces`` says otherwise. Values are rounded once, by
-    the last kernel of an edit, to the dtype of the leaf.
+    Elementwise over inputs that broadcast to the output, unless ``pieces`` says otherwise; it must, of all others.
+    Values are rounded once, by the last kernel of an edit, to the dtype of the leaf.
     """
 
     keeps_places: ClassVar[bool] = True
@@ -179,6 +179,12 @@ class Kernel(msgspec.Struct, frozen=True, tag_field="kernel", omit_defaults=True
     def pieces(self, out: Window, inputs: Sequence[LeafSpec], output: LeafSpec) -> Iterator[Piece]:
         """What a block needs, input by input: of each what belongs to it where it broadcasts to the output."""
         for number, spec in enumerate(inputs):
+            if not broadcasts(
+                spec.shape, output.shape
+            ):  # its window would be a crop of the input, or none
+                raise TypeError(
+                    f"kernel '{self.name}' makes {output.shape} of {spec.shape} and says no pieces"
+                )
             yield Piece(number, broadcast_window(spec.shape, out), out)
 
     def begin(self, kit: Kit, at: Place) -> Any:
@@ -267,6 +273,16 @@ class Search(Measurement, frozen=True):
     def found(self, known: Any) -> Any:
         """The result, once what is known tells it; else None."""
         raise NotImplementedError
+
+
+def broadcasts(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+    """True if each element of ``whole`` belongs to one of an array of this shape.
+
+    >>> broadcasts((1, 8), (3, 4, 8)), broadcasts((6, 4), (3, 4)), broadcasts((3, 4), (4,))
+    (True, False, False)
+    """
+    axes = zip(reversed(shape), reversed(whole), strict=False)
+    return len(shape) <= len(whole) and all(n in (1, size) for n, size in axes)
 
 
 def broadcast_window(shape: tuple[int, ...], window: Window) -> Window:

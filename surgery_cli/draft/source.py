@@ -41,3 +41,8 @@ class Source(Protocol):
 
     def beside(self, name: str) -> bytes | None:
         """What is in a small file of this name that stands with its arrays; None if there is none."""
+
+
+def is_same_place(one: Source, other: Source) -> bool:
+    """True if both are the very same trees on disk."""
+    return bool(one.places) and one.places == other.places

@@ -82,6 +82,7 @@ class Composition:
         measured = (one for one in inner.values() if not is_computed(one))
         self.measured = [once(one, "measured", partial(_look_inside, one)) for one in measured]
         self.kernels = [part.kernel for part in self._made]
+        self.made_whole = [part for part in self._made if part.kernel.is_whole]
         self._stored = [part for part in computed if isinstance(part, Stored)]
 
     @property

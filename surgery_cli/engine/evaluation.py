@@ -11,14 +11,7 @@ import numpy as np
 from surgery_cli.compute.c_order import in_c_order, put
 from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.expression import InputSpecs, Made, Recipe, Stored
-from surgery_cli.draft.kernel import (
-    Kit,
-    Measurement,
-    Place,
-    Search,
-    Window,
-    broadcast_window,
-)
+from surgery_cli.draft.kernel import Kit, Measurement, Place, Search, Window, broadcast_window
 from surgery_cli.draft.reads import made_at_once
 from surgery_cli.engine.composition import UNBOUNDED, Composition
 from surgery_cli.engine.grid import inside, relative, tiles, window_shape, windows

@@ -163,14 +163,12 @@ def _beside_bytes(part: Made, window: Window) -> int:
 
 def _pass_bytes(of: Composition, window: Window, tile_elements: int | None) -> int:
     """Bytes in memory while a block of an expression is computed, where all is measured."""
-    recipe, kernels = of.recipe, of.kernels
+    recipe = of.recipe
     held, decoding = bytes_to_read(recipe, window)
     if isinstance(recipe, Stored):
         return held + decoding
-    whole = [kernel.temporary_bytes(recipe.spec) for kernel in kernels if kernel.is_whole]
-    if whole:  # what was stored has been decoded by the time that the whole is computed
-        most = recipe.spec.size * TEMPORARY_BYTES
-        return held + max(decoding, *(most if known is None else known for known in whole))
+    if of.made_whole:  # what was stored has been decoded by the time that the whole is computed
+        return held + max(decoding, *map(_temporary_bytes_of_whole, of.made_whole))
     if of.is_streamed:  # a kit without tiles has the next term and sum beside it
         every = reads(recipe, window)
         again = of.kept_again
@@ -183,9 +181,16 @@ def _pass_bytes(of: Composition, window: Window, tile_elements: int | None) -> i
         # in several passes only a part of it stays, and a part of what is read next
         stays = stays if len(parts) == 1 else (max(reading) + stays) // len(parts)
         return one_after_the_other + stays
-    if all(isinstance(kernel, Arrangement) for kernel in kernels):
+    if all(isinstance(kernel, Arrangement) for kernel in of.kernels):
         return held + decoding
     return held + decoding + _temporary_bytes(recipe, window, tile_elements)
+
+
+def _temporary_bytes_of_whole(part: Made) -> int:
+    """Bytes that making a whole leaf takes beside what it is made of, which may be more than becomes of it."""
+    known = part.kernel.temporary_bytes(part.spec)
+    sizes = (part.spec.size, *(one.spec.size for one in part.inputs))
+    return max(sizes) * TEMPORARY_BYTES if known is None else known
 
 
 def _temporary_bytes(recipe: Recipe, window: Window, tile_elements: int | None) -> int:

@@ -14,7 +14,7 @@ from surgery_cli.draft.reads import reads
 from surgery_cli.draft.recipe import SOURCE
 from surgery_cli.engine.composition import Composition
 from surgery_cli.engine.finite import all_finite, check_finite
-from surgery_cli.engine.reading import Readable
+from surgery_cli.engine.reading import CountedSource
 from surgery_cli.store.write.item_plan import PlannedLeaf
 from surgery_cli.tree.paths import LeafPath
 
@@ -22,7 +22,7 @@ from surgery_cli.tree.paths import LeafPath
 class FiniteGuard:
     """Refuses blocks with NaN or infinities that the source had not."""
 
-    def __init__(self, sources: Mapping[str, Readable]) -> None:
+    def __init__(self, sources: Mapping[str, CountedSource]) -> None:
         self._sources = sources
 
     def check(self, leaf: PlannedLeaf, window: Window, values: np.ndarray[Any, Any]) -> None:
@@ -35,16 +35,20 @@ class FiniteGuard:
         if stood_there or (of.moves_elements and of.only_moves):  # no value is new
             return
         path = origin.path if origin is not None and is_ours else leaf.draft_path
-        before = partial(self._stood_there, path, window)
+        before = partial(self._stood_there, path, leaf.spec.shape, window)
         if of.moves_elements:
             before = partial(self._was_read, recipe, window, values)
         check_finite(leaf.draft_path, values, before, partial(_author, recipe))
 
-    def _stood_there(self, path: LeafPath, window: Window) -> np.ndarray[Any, Any] | None:
+    def _stood_there(
+        self, path: LeafPath, shape: tuple[int, ...], window: Window
+    ) -> np.ndarray[Any, Any] | None:
         """What the source has where a block goes; None if it has nothing there, or of another shape.
 
         It is looked at, not used: what is replaced because it is damaged must not refuse the run.
         """
+        if not self._sources[SOURCE].has_shape(path, shape):
+            return None
         try:
             return np.asarray(self._sources[SOURCE].read(path, window))
         except (KeyError, IndexError, ValueError):

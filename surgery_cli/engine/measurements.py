@@ -11,14 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from surgery_cli.draft.expression import Made, Stored
-from surgery_cli.draft.kernel import (
-    Kernel,
-    Measurement,
-    Place,
-    Search,
-    Window,
-    broadcast_window,
-)
+from surgery_cli.draft.kernel import Kernel, Measurement, Place, Search, Window, broadcast_window
 from surgery_cli.draft.reads import reads
 from surgery_cli.engine.composition import Composition, Measured, room_for_parts
 from surgery_cli.engine.grid import (

@@ -12,6 +12,7 @@ from surgery_cli.draft.kernel import Window
 from surgery_cli.engine.grid import relative, window_shape
 from surgery_cli.tree.dtypes import Rounding, item_bytes
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import TreeSpec
 
 Values = np.ndarray[Any, Any]
 
@@ -28,6 +29,14 @@ class RoundsAsItDecodes(Protocol):
 
     def read_rounded(self, path: LeafPath, window: Window, rounding: Rounding) -> Any:
         """A block of a leaf, each element rounded by what decodes it; None where that cannot be."""
+
+
+@runtime_checkable
+class TellsShapes(Protocol):
+    """A source that knows its leaves without reading them."""
+
+    @property
+    def tree(self) -> TreeSpec: ...
 
 
 class CountedSource:
@@ -51,6 +60,13 @@ class CountedSource:
         if value is not None:
             self._count(value.size * item_bytes(rounding.stored))
         return value
+
+    def has_shape(self, path: LeafPath, shape: tuple[int, ...]) -> bool:
+        """True if it has a leaf of this shape, as far as it tells that of its leaves."""
+        if not isinstance(self._source, TellsShapes):
+            return True
+        stored = self._source.tree.get(path)
+        return stored is not None and stored.shape == shape
 
     def _count(self, read_bytes: int) -> None:
         with self._lock:

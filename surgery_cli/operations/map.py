@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
@@ -12,12 +12,13 @@ from msgspec import Meta
 from surgery_cli.draft.arrangement import reshaped
 from surgery_cli.draft.effect import Effect, Keeps, Shifts, Takes
 from surgery_cli.draft.expression import Made, Recipe
-from surgery_cli.draft.kernel import Kernel, Kit, Place
+from surgery_cli.draft.kernel import Kernel, Kit, Piece, Place, Window
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.user_function import UserFunction
-from surgery_cli.errors import PlanError, Problem, SurgeryError, ValueRefusal
+from surgery_cli.errors import PlanError, Problem, SurgeryError, ValueRefusal, raise_all
 from surgery_cli.operations.base import LeafOperation, Scene
 from surgery_cli.operations.cast import STORABLE
+from surgery_cli.optimizer.follow.untold_trees import named_untold
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
@@ -103,6 +104,8 @@ class Map(LeafOperation, tag="map", kw_only=True, frozen=True):
     def maker(
         self, named: Selection, draft: Draft, scene: Scene
     ) -> Callable[[LeafPath, Recipe], Recipe]:
+        if self.effect_ == "takes" and self.twins == "carried":  # from no tree that is like its own
+            raise_all(named_untold(named, draft))
         function = scene.function(self.with_)
         if self.sha256 and function.sha256 != self.sha256:
             raise PlanError(
@@ -111,8 +114,13 @@ class Map(LeafOperation, tag="map", kw_only=True, frozen=True):
                 fix=worded("take the file as it was, or leave out {sha256: {}}", self.sha256),
                 field="sha256",
             )
-        kernel = Called(function)
-        return lambda path, recipe: Made(kernel, (recipe,), self.output(recipe.spec), path)
+
+        def called(path: LeafPath, recipe: Recipe) -> Recipe:
+            new = self.output(recipe.spec)
+            is_same = new.shape == recipe.spec.shape
+            return Made((Called if is_same else CalledAnew)(function), (recipe,), new, path)
+
+        return called
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         after = super().rewrite(draft, scene)
@@ -161,6 +169,9 @@ class Called(Kernel, frozen=True, tag="called"):
     def author(self) -> str:
         return f"'{self.function.text}'"
 
+    def pieces(self, out: Window, inputs: Sequence[LeafSpec], output: LeafSpec) -> Iterator[Piece]:
+        yield Piece(0, tuple(slice(0, n) for n in inputs[0].shape), out)
+
     def compute(self, blocks: Sequence[Any], kit: Kit, at: Place) -> Any:
         given = kit.fetch(blocks[0]).view()
         given.flags.writeable = False
@@ -200,6 +211,12 @@ class Called(Kernel, frozen=True, tag="called"):
             )
         # its own memory: the function may fill that of the returned array anew for the next leaf
         return new.astype(new.dtype.newbyteorder("="), order="C")
+
+
+class CalledAnew(Called, frozen=True, tag="called_anew"):
+    """What it makes in another shape: nothing stands where it stood."""
+
+    keeps_places: ClassVar[bool] = False
 
 
 def _of_leaf(problem: Problem, called: str, at: Place) -> Problem:

@@ -15,12 +15,13 @@ from surgery_cli.draft.kernels.fill import Fill
 from surgery_cli.draft.recipe import Draft, Edited, Output
 from surgery_cli.draft.settings import check_finite, check_fits
 from surgery_cli.draft.source_leaves import counterpart, split_entry
-from surgery_cli.errors import Gathering, PlanError
+from surgery_cli.errors import Gathering, PlanError, raise_all
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.new_shapes import Shape, check_shape, pattern_of, said, shaped
 from surgery_cli.operations.partners import Missing, Partnered, PartnerPath
 from surgery_cli.operations.stacked_shapes import stacking_advice
 from surgery_cli.optimizer.follow.states import States
+from surgery_cli.optimizer.follow.untold_trees import named_untold
 from surgery_cli.tree.dtypes import is_complex, is_floating, is_integer
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
@@ -108,6 +109,12 @@ class Replace(Partnered, tag="replace", kw_only=True, frozen=True):
                     path, draft.leaves[path].spec, LeafRef(name, found), source.tree[found]
                 )
         gathering.raise_if_any()
+        if self.twins == "carried":
+            raise_all(
+                named_untold(
+                    selected, draft, lambda one: changed[one.path].home == changed[one.param].home
+                )
+            )
         return scene.carried(draft.with_leaves(changed), self, selected, draft).noting(*notes)
 
     def meet(self, path: LeafPath, named: Selection, draft: Draft, scene: Scene) -> None:

@@ -20,6 +20,7 @@ from surgery_cli.operations.set import Set
 from surgery_cli.optimizer.follow.initial_values import refilled, taking_param
 from surgery_cli.optimizer.follow.param_copies import half_told
 from surgery_cli.optimizer.follow.refusals import why_no_start
+from surgery_cli.optimizer.follow.untold_counters import is_untold, left_alone, restarting
 from surgery_cli.tree.dtypes import is_floating
 from surgery_cli.tree.paths import LeafPath, PathPattern, Selection
 from surgery_cli.tree.specs import LeafSpec
@@ -79,6 +80,8 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
             raise nothing_to_reset(draft, self.patterns)
         scene.settle((slot.param for slot in slots), draft)
         self._refuse_half_told(slots, draft)
+        if self.clocks:
+            _refuse_untold_clocks(slots, draft)
         if self.fill is not None and slots and not any(map(_needs_fill, slots)):
             raise PlanError(
                 worded("{fill: {:g}} would fill nothing", self.fill),
@@ -112,7 +115,7 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
         whole = owners if self.patterns else states
         left = _numbers_left(whole, reset)
         if self.clocks:
-            left += _schedules_left(states, reset) + _others_left(whole, reset)
+            left += _schedules_left(states, reset) + _others_left(whole, slots, reset)
         return reset.noting(*(Consequence(DocsPage.COUNTERS, said) for said in left))
 
     def _refuse_half_told(self, slots: Sequence[Slot], draft: Draft) -> None:
@@ -146,6 +149,23 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
 
 def _needs_fill(slot: Slot) -> bool:
     return slot.fresh is None and not slot.takes_param
+
+
+def _refuse_untold_clocks(slots: Iterable[Slot], draft: Draft) -> None:
+    """Raise PlanError where something may be the clock of some slots, and nothing states that it is, or is not."""
+    left = left_alone(slots, draft)
+    if not left:
+        return
+    which = "whether" if len(left) == 1 else "which of"
+    raise PlanError(
+        f"nothing states {which} {quoted(left, _SHOWN_NUMBERS, word='and')} counts the steps of these slots",
+        why=worded(
+            "{clocks: true} restarts counters that are known to drive slots, and a state that is of no known form tells"
+            " of none"
+        ),
+        fix=worded("take {clocks: true} out; {}, if it does", restarting(left, draft)),
+        field="clocks",
+    )
 
 
 def _restarted_clocks(slots: Iterable[Slot], draft: Draft, scene: Scene) -> dict[LeafPath, Output]:
@@ -201,17 +221,27 @@ def _is_schedule(path: LeafPath, draft: Draft) -> bool:
     return clock is not None and clock.drives == "schedule"
 
 
-def _others_left(nodes: Collection[LeafPath], reset: Draft) -> list[str]:
+def _others_left(nodes: Collection[LeafPath], slots: Iterable[Slot], reset: Draft) -> list[str]:
     """Whatever else below ``nodes`` is as it was: counters that drive no slot, flags, random keys."""
     kept = []
+    untold = {slot.state for slot in slots if is_untold(slot)}
     for path, recipe in _below(nodes, reset):
         slot, spec = reset.slots.get(path), recipe.spec
         is_said = is_floating(spec.dtype) or _is_schedule(path, reset)
         is_nothing = slot is not None and (slot.takes_param or slot.relation in ("hole", "one"))
         if spec.has_array and not is_said and not is_nothing:
             kept.append(path)
-    verb = "this goes on" if len(kept) == 1 else "these go on"
-    return _naming(f"{verb}, as no slot that restarts goes by it", kept)
+    why = {False: "as no slot that restarts goes by it", True: "as nothing states what goes by it"}
+    found: dict[bool, list[LeafPath]] = {False: [], True: []}
+    for path in kept:
+        found[any(path.is_below(state) for state in untold)].append(path)
+    return [
+        said
+        for is_open, paths in found.items()
+        for said in _naming(
+            f"{'this goes' if len(paths) == 1 else 'these go'} on, {why[is_open]}", paths
+        )
+    ]
 
 
 def _naming(said: str, paths: Collection[LeafPath]) -> list[str]:

@@ -16,6 +16,7 @@ from surgery_cli.optimizer.follow.clocks import refuse_half_resets, removed_cloc
 from surgery_cli.optimizer.follow.hyperparameters import refuse_out_of_range, refuse_overwritten
 from surgery_cli.optimizer.follow.memories import memory_notes
 from surgery_cli.optimizer.follow.stated_kinds import stated_kind_notes
+from surgery_cli.optimizer.follow.untold_counters import untold_counter_notes
 from surgery_cli.resolution.array_kinds import as_format_tells
 from surgery_cli.resolution.inverse import Inverse
 from surgery_cli.resolution.names import refuse_unstorable
@@ -97,6 +98,7 @@ def _notes(draft: Draft, plan: Plan, fingerprints: Mapping[str, str]) -> Iterato
     yield from stated_kind_notes(draft)
     yield from memory_notes(draft)
     yield from removed_clock_notes(draft)
+    yield from untold_counter_notes(draft)
     yield from idle_together(draft)
 
 

@@ -9,6 +9,7 @@ from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import Gathering, PlanError, Problem, raise_all
 from surgery_cli.operations.base import Operation
 from surgery_cli.optimizer.follow.mirroring import double_named
+from surgery_cli.optimizer.follow.untold_trees import named_untold, tells_apart
 from surgery_cli.resolution.no_match import moved_since, no_match, zeros_missed
 from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath, Match, PathPattern, Selection
@@ -60,6 +61,8 @@ def select(edit: Operation, draft: Draft) -> Selection:
                 _refuse_twice_named(draft, found)
         else:
             _refuse_twice_named(draft, selected)
+            if edit.effect is not None and tells_apart(edit.effect):
+                raise_all(named_untold(selected, draft))
     return selected
 
 

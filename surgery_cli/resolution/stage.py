@@ -13,7 +13,7 @@ from surgery_cli.draft.effect import Takes
 from surgery_cli.draft.expression import LeafRef, Made
 from surgery_cli.draft.leaf_digest import Manifest
 from surgery_cli.draft.recipe import SOURCE, Draft
-from surgery_cli.draft.source import Source
+from surgery_cli.draft.source import Source, is_same_place
 from surgery_cli.draft.user_function import UserFunction
 from surgery_cli.errors import Gathering, PlanError, Problem, SurgeryError
 from surgery_cli.operations.base import LeafOperation, Operation, ValueOperation
@@ -26,6 +26,7 @@ from surgery_cli.optimizer.follow.provenance import after_values_from_elsewhere,
 from surgery_cli.resolution.arrivals import Arrivals
 from surgery_cli.resolution.doubts import Doubts
 from surgery_cli.resolution.inverse import Inverse
+from surgery_cli.resolution.not_given import no_file, no_function, nothing_measured
 from surgery_cli.resolution.outcomes import said_of, with_outcome
 from surgery_cli.resolution.selection import Consequence, NothingNamed, names_any, select
 from surgery_cli.resolution.unchanged import idle_notes, is_unchanged
@@ -70,18 +71,6 @@ def _survey(source: Source) -> OptimizerSurvey:
     return survey(source.tree)
 
 
-def _nothing_measured(part: Made, _: Callable[[str], Source]) -> Any:
-    raise PlanError(f"'{part.path}' is not measured here", why="nobody reads values for a plan")
-
-
-def _no_file(text: str) -> Any:
-    raise PlanError(f"'{text}' is not read here", why="nobody reads files for a plan")
-
-
-def _no_function(text: str) -> UserFunction:
-    raise PlanError(f"'{text}' is not run here", why="nobody loads functions of the user's")
-
-
 class Stage:
     """What edits may look at while they rewrite the draft: selections, donors, settings (a ``Scene``)."""
 
@@ -95,10 +84,10 @@ class Stage:
         self.survey: OptimizerSurvey | None = None
         self.survey_told: Callable[[Source], OptimizerSurvey] = _survey
         self.read_number: Callable[[Source, LeafPath], float | None] = lambda *_: None
-        self.function: Callable[[str], UserFunction] = _no_function
-        self.read_file: Callable[[str], bytes] = _no_file
-        self.manifest: Callable[[str], Manifest] = _no_file
-        self.measure: Callable[[Made, Callable[[str], Source]], Any] = _nothing_measured
+        self.function: Callable[[str], UserFunction] = no_function
+        self.read_file: Callable[[str], bytes] = no_file
+        self.manifest: Callable[[str], Manifest] = no_file
+        self.measure: Callable[[Made, Callable[[str], Source]], Any] = nothing_measured
         self._surveys: dict[tuple[str, bool], OptimizerSurvey] = {}
         self._of_draft: tuple[Draft, OptimizerSurvey] | None = None
         self.arrivals = Arrivals(plan)
@@ -168,8 +157,11 @@ class Stage:
 
     def survey_of(self, name: str, *, tell: bool = False) -> OptimizerSurvey:
         if (name, tell) not in self._surveys:
-            make = self.survey_told if tell else _survey
-            self._surveys[name, tell] = make(self._source(name))
+            make, source = self.survey_told if tell else _survey, self._source(name)
+            # what is said of the checkpoint that is edited is said of it under another name, too
+            is_own = name != SOURCE and is_same_place(source, self.source)
+            known = self.survey if is_own and not tell else None
+            self._surveys[name, tell] = known or make(self.source if is_own else source)
         return self._surveys[name, tell]
 
     def survey_of_draft(self, draft: Draft) -> OptimizerSurvey:

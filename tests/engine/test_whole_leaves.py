@@ -11,11 +11,13 @@ from surgery_cli.compute.host import HostKit
 from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored
 from surgery_cli.draft.kernels.cut import Cut, Steps
 from surgery_cli.draft.user_function import UserFunction
+from surgery_cli.engine.composition import Composition
 from surgery_cli.engine.evaluation import Evaluation
+from surgery_cli.engine.forecast import TEMPORARY_BYTES, working_bytes
 from surgery_cli.engine.read_forecast import bytes_read
 from surgery_cli.engine.reading import CountedSource
 from surgery_cli.operations.base import LeafOperation
-from surgery_cli.operations.map import Called
+from surgery_cli.operations.map import Called, CalledAnew
 from surgery_cli.operations.normalize import Normalize
 from surgery_cli.operations.reinit import Reinit
 from surgery_cli.operations.table import operations
@@ -104,3 +106,26 @@ def test_a_norm_of_what_a_function_returned_is_that_of_the_whole_leaf_of_many_bl
     np.testing.assert_allclose(found, expected / np.linalg.norm(expected), rtol=1e-5)
     assert called == [leaf.shape]
     assert source.read_bytes == bytes_read([recipe]).usually
+
+
+@pytest.mark.parametrize("rows", [1, 40, 400], ids=["less", "as much", "more"])
+def test_memory_is_foreseen_for_all_that_a_function_is_given_and_returns(rows: int) -> None:
+    """Whatever is then cut out of it: both stand there at once, and what the function takes beside them."""
+    leaf = np.ones((40, 1000), np.float32)
+    kernel = CalledAnew(UserFunction.of("edit.py:f", "sha256:0", lambda array, _: array))
+    returned = spec_of(np.ones((rows, 1000), np.float32))
+    whole = Made(kernel, (Stored(LeafRef("", W), spec_of(leaf)),), returned, W)
+    cut = Cut((Steps(0, 1), Steps(0, 10)))
+    part = Made(cut, (whole,), cut.output(returned), W)
+    for recipe in (whole, part):
+        foreseen = working_bytes(Composition(recipe), recipe.spec.shape, 1 << 17)
+        assert foreseen >= leaf.nbytes + TEMPORARY_BYTES * max(leaf.size, returned.size)
+
+
+def test_memory_is_foreseen_for_an_orthogonal_leaf_of_which_a_part_is_kept() -> None:
+    leaf = np.ones((1000, 200), np.float32)
+    whole = made(Reinit(at="w", init="orthogonal"), leaf, W)
+    cut = Cut((Steps(0, 1), Steps(0, 10)))
+    part = Made(cut, (whole,), cut.output(whole.spec), W)
+    foreseen = [working_bytes(Composition(one), one.spec.shape, 1 << 17) for one in (whole, part)]
+    assert min(foreseen) >= 5 * 8 * leaf.size

@@ -308,8 +308,8 @@ HALVES = [
     ("rescale", {"by": 0.5, "optimizer": "transform"}),
     ("rescale", {"by": 0.5, "optimizer": "reset"}),
     ("reinit", {"optimizer": "reset"}),
-    ("reset-optimizer", {"at": "params"}),
-    ("reset-optimizer", {"at": "params/Dense_0"}),
+    ("reset-optimizer", {"at": "params", "clocks": False}),
+    ("reset-optimizer", {"at": "params/Dense_0", "clocks": False}),
 ]
 
 

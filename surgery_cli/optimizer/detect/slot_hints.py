@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
 
 import msgspec
 
@@ -96,18 +97,51 @@ def hints_from(
                 fix="keep one of them",
                 field="slots",
             )
-        try:
-            said = hint if isinstance(hint, SlotHint) else msgspec.convert(hint, SlotHint)
-        except msgspec.ValidationError as error:
-            raise PlanError(
-                f"`slots:` says something of '{text}' that cannot be understood",
-                why=str(error),
-                fix=f"its fields are {', '.join(SlotHint.__struct_fields__)}",
-                field="slots",
-            ) from None
+        said = hint if isinstance(hint, SlotHint) else _understood(text, hint)
         _refuse_copy_and_more(text, said)
         found.update(dict.fromkeys(named, said))
     return found
+
+
+_YES_OR_NO: Final = "`true` or `false`"
+
+_MUST_BE: Final = {
+    "of": "the path of a node of params",
+    "power": "a whole number, as -1 and -2 are",
+    "even": _YES_OR_NO,
+    "fresh": "a number",
+    "start": "a number",
+    "params_like": _YES_OR_NO,
+    "second_moment": _YES_OR_NO,
+    "copy": _YES_OR_NO,
+    "ignore": _YES_OR_NO,
+}
+"""What each field of an entry holds."""
+
+
+def _understood(text: str, hint: Any) -> SlotHint:
+    try:
+        return msgspec.convert(hint, SlotHint)
+    except msgspec.ValidationError:
+        raise PlanError(
+            f"`slots:` says something of '{text}' that cannot be understood",
+            why=_why_not(hint),
+            fix=f"its fields are {', '.join(_MUST_BE)}",
+            field="slots",
+        ) from None
+
+
+def _why_not(hint: Any) -> str:
+    if not isinstance(hint, Mapping):
+        return f"it is {hint!r}, and no fields with what they say"
+    for name, value in hint.items():
+        if name not in _MUST_BE:
+            return f"it has no field {name!r}"
+        try:
+            msgspec.convert({name: value}, SlotHint)
+        except msgspec.ValidationError:
+            return f"`{name}` is {value!r}, and must be {_MUST_BE[name]}"
+    raise AssertionError(hint)
 
 
 def _refuse_copy_and_more(text: str, said: SlotHint) -> None:

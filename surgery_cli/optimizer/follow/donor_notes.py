@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from surgery_cli.draft.expression import LeafRef
-from surgery_cli.draft.recipe import Draft
+from surgery_cli.draft.recipe import Draft, Output
 from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import Problem
 from surgery_cli.optimizer.follow.clock_agreement import Clocked
@@ -23,7 +23,7 @@ class Grafts:
 
     def __init__(self) -> None:
         self._taken: Counter[tuple[str, tuple[str, ...]]] = Counter()
-        self._left: Counter[tuple[str, str]] = Counter()
+        self._left: dict[tuple[str, str], list[LeafPath]] = {}
         self._apart: dict[tuple[str, LeafPath], None] = {}
 
     def add(self, source: str, slots: Sequence[Slot], taken: Taken) -> None:
@@ -31,11 +31,14 @@ class Grafts:
         if taken.recipes:
             self._taken[source, tuple(beside_taken(taken))] += len(taken.recipes)
         elif taken.because:
-            self._left[source, taken.because] += len(slots)
+            paths = [slot.path for slot in slots]
+            self._left.setdefault((source, taken.because), []).extend(paths)
             self._apart.update(((source, c.path), None) for c in taken.clocks if not c.agrees)
 
-    def notes(self, draft: Draft, edited: Collection[LeafPath]) -> list[Note]:
-        """For the preview of an edit of the leaves ``edited``."""
+    def notes(
+        self, draft: Draft, edited: Collection[LeafPath], after: Mapping[LeafPath, Output]
+    ) -> list[Note]:
+        """For the preview of an edit of the leaves ``edited``; ``after`` has what became of their slots."""
         found: list[Note] = []
         for (source, more), n in self._taken.items():
             said = f"{_slots(n)} {'comes' if n == 1 else 'come'} from '{source}' with the params"
@@ -44,15 +47,27 @@ class Grafts:
                 if more
                 else Remark(DocsPage.DONOR_SLOTS, said)
             )
-        for (source, because), n in self._left.items():
-            are = "is" if n == 1 else "are"
-            said = f"{_slots(n)} {are} not taken from '{source}', but restart: "
+        for (source, because), paths in self._left.items():
+            stay = sum(path in after and after[path].policy == "keep" for path in paths)
+            are = "is" if len(paths) == 1 else "are"
+            said = f"{_slots(len(paths))} {are} not taken from '{source}', but {_instead(len(paths), stay)}: "
             found.append(Consequence(DocsPage.DONOR_SLOTS, Text(said, because)))
         for source, clock in self._apart:
             driven = draft.driven_by(clock)
             if all(slot.param in edited for slot in driven):
                 found.append(_with_the_count(source, clock, driven))
         return found
+
+
+def _instead(count: int, stay: int) -> str:
+    """What becomes of so many slots, of which some stay."""
+    if count == 1:
+        return "stays as it is" if stay else "restarts"
+    if stay in (0, count):
+        return "stay as they are" if stay else "restart"
+    return (
+        f"{count - stay} restart and {stay} {'stays as it is' if stay == 1 else 'stay as they are'}"
+    )
 
 
 def _with_the_count(source: str, clock: LeafPath, slots: Sequence[Slot]) -> Remark:

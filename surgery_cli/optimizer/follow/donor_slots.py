@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -12,20 +11,26 @@ from surgery_cli.draft.assumptions import Assumption, same_kind_as, together
 from surgery_cli.draft.effect import Keeps
 from surgery_cli.draft.expression import LeafRef, Stored
 from surgery_cli.draft.kernels.convert import converted
-from surgery_cli.draft.placeholders import FACTORY
 from surgery_cli.draft.recipe import SOURCE, Draft, Edited, Output
 from surgery_cli.draft.slots import Clock, Slot
+from surgery_cli.draft.source import is_same_place
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.follow.clock_agreement import Clocked
 from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS, standing
 from surgery_cli.optimizer.follow.decays import Decays, decays_tried
 from surgery_cli.optimizer.follow.donor_numbers import Shared, shared_numbers
 from surgery_cli.optimizer.follow.donor_schedules import Schedules
+from surgery_cli.optimizer.follow.donor_untold import (
+    counted_apart,
+    unsaid,
+    untold_there,
+    why_untold,
+)
 from surgery_cli.optimizer.follow.states import States
+from surgery_cli.optimizer.follow.untold_counters import UntoldCounters, counterpart
 from surgery_cli.tree.dtypes import is_integer
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
-from surgery_cli.words.advice import joined
 
 _NO_STATE: Final = "it has no optimizer state of such params"
 _NOT_THERE: Final = "its optimizer has not the same slots"
@@ -51,9 +56,10 @@ class Donors:
 
     def __init__(self, scene: States) -> None:
         self._scene = scene
-        self._known: dict[str, dict[LeafPath, list[Slot]]] = {}
+        self._known: dict[tuple[str, bool], dict[LeafPath, list[Slot]]] = {}
         self._schedules: dict[str, Schedules] = {}
         self._several: dict[LeafPath, LeafPath] | None = None
+        self._counters: tuple[Draft, UntoldCounters] | None = None
 
     def twins(
         self,
@@ -67,14 +73,14 @@ class Donors:
         ``specs``: what slots must be, where they are not to be what they are.
         """
         tree = self._scene.open(origin.source)[1].tree
-        theirs = self._of(origin.source).get(origin.path, [])
+        theirs = self._of_param(origin, slots)
         found: dict[LeafPath, Output] = {}
         pairs: list[tuple[Slot, Slot]] = []
         for slot in slots:
             other = _counterpart(slot, theirs)
             own = specs.get(slot.path) or draft.leaves[slot.path].spec
             if other is None or tree[other.path].shape != own.shape:
-                return Taken(because=_NOT_THERE if theirs else _NO_STATE)
+                return Taken(because=self._lacking(slots, theirs, origin.source))
             recipe = _grafted(LeafRef(origin.source, other.path), tree[other.path], own, slot.path)
             if recipe is None:
                 return Taken(because=_NOT_THERE)
@@ -86,6 +92,7 @@ class Donors:
         because = next((clock.sentence() for clock in clocks if not clock.agrees), "")
         because = because or self._uncompared(slots, draft)
         because = because or self._of_another_kind(pairs, origin.source, draft)
+        because = because or next(self._counted_apart(pairs, origin.source, draft), "")
         numbers = () if because else tuple(self._shared(pairs, origin.source, draft))
         because = because or next((one.sentence() for one in numbers if not one.agrees), "")
         if because:
@@ -110,6 +117,33 @@ class Donors:
         several = next((path for path in found if path is not None), None)
         return f"'{several}' holds several counts, which are not compared" if several else ""
 
+    def _lacking(self, slots: Sequence[Slot], theirs: Sequence[Slot], donor: str) -> str:
+        """Why a donor has not all that there is here, of which it has what is ``theirs``."""
+        if untold := untold_there(slots, theirs):
+            return why_untold(untold, self._param_of(theirs[0], donor))
+        return _NOT_THERE if any(slot.in_optimizer for slot in theirs) else _NO_STATE
+
+    def _param_of(self, other: Slot, donor: str) -> LeafRef:
+        """A param that has a slot in the same tree of a donor: the same for whichever of them."""
+        every = (slot for slots in self._of(donor).values() for slot in slots)
+        return LeafRef(donor, next(slot.param for slot in every if slot.node == other.node))
+
+    def _counted_apart(
+        self, pairs: Sequence[tuple[Slot, Slot]], donor: str, draft: Draft
+    ) -> Iterator[str]:
+        """Where a number that may count the steps of slots is another one there."""
+        tree = self._scene.open(donor)[1].tree
+        if self._counters is None or self._counters[0] is not draft:
+            self._counters = draft, UntoldCounters(draft)
+        for slot, other in pairs:
+            for path in self._counters[1].of([slot]):
+                there = counterpart(path, slot, other)
+                if there is not None and there in tree and tree[there].size == 1:
+                    theirs = self._scene.number(LeafRef(donor, there))
+                    clock = Clocked(path, "", theirs, self._standing(path, draft))
+                    if not clock.is_sure:
+                        yield counted_apart(clock)
+
     def _shared(
         self, pairs: Sequence[tuple[Slot, Slot]], donor: str, draft: Draft
     ) -> Iterable[Shared]:
@@ -125,7 +159,7 @@ class Donors:
             ours = self.told(slot, draft.leaves[slot.path].home)
             theirs = self.told(other, LeafRef(donor, other.path))
             if ours.power is None or theirs.power is None:
-                return self._unsaid(ours, theirs, donor)
+                return unsaid(pairs, ours, theirs, self._param_of(other, donor))
             kinds = set(ours.kinds), set(theirs.kinds)
             if ours.meaning != theirs.meaning or (all(kinds) and kinds[0].isdisjoint(kinds[1])):
                 return f"'{other.node}' there is of another kind than '{slot.node}' here"
@@ -136,31 +170,10 @@ class Donors:
         output, source = draft.leaves[slot.path], self._scene.source
         if output.edits or output.home is None or output.home.source != SOURCE:
             return False
-        if not source.places or source.places != self._scene.open(donor)[1].places:
+        if not is_same_place(source, self._scene.open(donor)[1]):
             return False
         own = self._scene.survey_of(donor).slots.get(output.home.path)
         return own is not None and (own.node, own.name) == (other.node, other.name)
-
-    def _unsaid(self, ours: Slot, theirs: Slot, donor: str) -> str:
-        """On which side the kind is not known, and how to say it: options speak of the checkpoint that is edited."""
-        here, there = ours.power is None, theirs.power is None
-        place = "here and there" if here and there else "here" if here else "there"
-        node = ours.node if here else theirs.node
-        said = f"which optimizer keeps '{node}' {place} is not known, nor if both are of one kind"
-        param = next(
-            slot.param
-            for slots in self._of(donor).values()
-            for slot in slots
-            if slot.node == theirs.node
-        )
-        words = ("rescale", donor, "DST", str(param), "--by", "1", "--optimizer-kind", FACTORY)
-        copied = (
-            f"a copy says it in its record: `surgery {shlex.join(words)}`, then take them from DST"
-        )
-        ways = joined("; or ", ours.settled_by) if here else ""
-        if there:
-            ways = joined("; and of there, ", filter(None, (ways, copied)))
-        return joined("; ", filter(None, (said, ways)))
 
     def _alike(
         self, pairs: Sequence[tuple[Slot, Slot]], donor: str, draft: Draft
@@ -209,13 +222,20 @@ class Donors:
         """What a clock stands at after the edits so far."""
         return standing(draft.leaves[path], self._scene.number)
 
-    def _of(self, name: str) -> dict[LeafPath, list[Slot]]:
-        if name not in self._known:
+    def _of(self, name: str, *, tell: bool = False) -> dict[LeafPath, list[Slot]]:
+        if (name, tell) not in self._known:
             by_param: dict[LeafPath, list[Slot]] = {}
-            for slot in self._scene.survey_of(name).slots.values():
+            for slot in self._scene.survey_of(name, tell=tell).slots.values():
                 by_param.setdefault(slot.param, []).append(slot)
-            self._known[name] = by_param
-        return self._known[name]
+            self._known[name, tell] = by_param
+        return self._known[name, tell]
+
+    def _of_param(self, origin: LeafRef, slots: Iterable[Slot]) -> list[Slot]:
+        """The donor's slots of a param: as its record says, where metadata alone tells no slots like these."""
+        found = self._of(origin.source).get(origin.path, [])
+        if all(slot.is_recognised or _counterpart(slot, found) for slot in slots):
+            return found
+        return self._of(origin.source, tell=True).get(origin.path, [])
 
 
 def is_taken(param: LeafPath, draft: Draft, before: Draft) -> bool:
@@ -241,14 +261,19 @@ def _counterpart(slot: Slot, theirs: Sequence[Slot]) -> Slot | None:
     alike = [
         other
         for other in theirs
-        if (other.name, other.axis, other.relation, other.optimizer)
-        == (slot.name, slot.axis, slot.relation, slot.optimizer)
+        if (other.name, other.axis, other.relation, _family(other))
+        == (slot.name, slot.axis, slot.relation, _family(slot))
         and other.path[len(other.node) + len(other.param) - len(other.root) :]
         == slot.path[len(slot.node) + len(slot.param) - len(slot.root) :]
     ]
     same = [other for other in alike if other.node == slot.node]
     found = same or alike
     return found[0] if len(found) == 1 else None
+
+
+def _family(slot: Slot) -> str:
+    """What form its state has, if it is one of the tables: of all others, a word says what they are, or nothing."""
+    return slot.optimizer if slot.is_recognised else ""
 
 
 def _grafted(origin: LeafRef, donor: LeafSpec, own: LeafSpec, path: LeafPath) -> Output | None:

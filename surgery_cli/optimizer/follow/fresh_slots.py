@@ -121,14 +121,11 @@ class Renewals:
 
     def is_about(self, param: LeafPath) -> bool:
         """True for a param of new values in another shape."""
-        return self._is_new and self._has_new_shape(param)
+        return self._is_new and new_shape(param, self._before, self._draft)
 
     def default_for(self, param: LeafPath, effect: Effect) -> str:
         """What becomes of slots if nobody says: those of another shape start anew."""
         return "reset" if self.is_about(param) else default_policy(effect)
-
-    def _has_new_shape(self, param: LeafPath) -> bool:
-        return self._draft.leaves[param].spec.shape != self._before.leaves[param].spec.shape
 
     def find(self, param: LeafPath, slots: Sequence[Slot]) -> bool:
         """Look at the slots of a param; False if something is in the way."""
@@ -174,6 +171,12 @@ class Renewals:
                 self._found[slot.path] = Renewal(fit.spec, fit.relation, moment)
         if len(old.shape) != len(new.shape):
             yield from (other_partition(param, s) for s in _choosing(param, slots, self._draft))
+
+
+def new_shape(param: LeafPath, before: Draft, after: Draft) -> bool:
+    """True for a leaf that stood there before an edit, in another shape."""
+    old = before.leaves.get(param)
+    return old is not None and old.spec.shape != after.leaves[param].spec.shape
 
 
 def moment_of(slot: Slot, fit: Fit, slots: Sequence[Slot], draft: Draft) -> Recipe | None:

@@ -198,7 +198,7 @@ class _Growing:
                 if (every := together((assumed.get(state), new))) is not None:
                     assumed[state] = every
         self._slots = dict(resting_on(assumed, draft.replaced(slots=self._slots)).slots)
-        return grafts.notes(draft, frozenset(self._new))
+        return grafts.notes(draft, frozenset(self._new), self._found)
 
     def _said(self, like: Mapping[LeafPath, LeafPath]) -> Iterator[Note]:
         """From which params it was seen what slots there are."""

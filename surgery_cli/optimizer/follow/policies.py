@@ -17,7 +17,7 @@ from surgery_cli.optimizer.follow.answers import Answer, answers_of, may_follow
 from surgery_cli.optimizer.follow.averaged_slots import Averages
 from surgery_cli.optimizer.follow.donor_notes import Grafts, no_graft
 from surgery_cli.optimizer.follow.donor_slots import Donors, is_taken, resting_on
-from surgery_cli.optimizer.follow.fresh_slots import Renewals
+from surgery_cli.optimizer.follow.fresh_slots import Renewals, new_shape
 from surgery_cli.optimizer.follow.initial_values import refilled, taking_param
 from surgery_cli.optimizer.follow.maps import Maps
 from surgery_cli.optimizer.follow.origins import Origins
@@ -61,7 +61,7 @@ def carry_values(
     if not draft.slots:
         return draft
     if isinstance(edit.effect, Keeps) and edit.optimizer in (None, "keep", "transform"):
-        return draft
+        edited = [one for one in edited if new_shape(one, before, draft)]  # what a function says
     if any(slot.in_optimizer for param in edited for slot in draft.slots_of.get(param, ())):
         refuse_policy(edit, policy, takes=any(is_taken(one, draft, before) for one in edited))
     else:
@@ -148,7 +148,7 @@ class _Carrying:
         return list(states.values())
 
     def _has_new_shape(self, param: LeafPath) -> bool:
-        return isinstance(self._effect, ByMap) or self._renewals.is_about(param)
+        return isinstance(self._effect, ByMap) or new_shape(param, self._before, self._draft)
 
     def _effect_on(self, param: LeafPath) -> Effect:
         if (own := self.maps.map_of(param)) is not None:
@@ -259,8 +259,8 @@ class _Carrying:
         if isinstance(effect, ByMap) and (slot.relation != "same" or effect.regroups):
             self._rearrange([slot], "carried", effect)
             return
-        changes = None if isinstance(effect, ByMap) else followed(slot, recipe, effect)
-        if changes is None and isinstance(effect, Shifts):
+        changes = None if self._has_new_shape(slot.param) else followed(slot, recipe, effect)
+        if changes is None and isinstance(effect, Shifts | Keeps):
             changes = like_param(self._draft.leaves[slot.param], recipe)
         if changes is None:  # at the path of the param, which random values go by
             path = slot.param if isinstance(effect, ByMap) else slot.path
@@ -293,7 +293,7 @@ class _Carrying:
         """What the preview says of them."""
         draft, number = self._draft, self._scene.number
         found: list[Note] = [*self._kept.notes(self._effect, draft, number)]
-        found += self._grafts.notes(self._draft, self._edited)
+        found += self._grafts.notes(self._draft, self._edited, self.changed)
         found += [grows_back(slot, self._edit.name) for slot in self._regrowing.values()]
         found += self.maps.notes(self._edited)
         return [*found, *self._averages.notes(), *self.beside.notes()]

@@ -74,14 +74,14 @@ def start_line(slot: Slot) -> Text:
     """What says at which number slots start: the whole entry, with what was said of them before."""
     if slot.is_recognised:
         return worded("add {}, with X that value", InPlan(slots_line(slot.node, fresh="X")))
-    said = {"power": "K"} | _said_of(slot)
+    said = {"power": "K"} | said_of(slot)
     power = "" if slot.power is not None else f" and {POWER_K}"
     return worded(
         "add {}, with X that value{}", InPlan(slots_line(slot.node, **said, fresh="X")), power
     )
 
 
-def _said_of(slot: Slot) -> dict[str, str]:
+def said_of(slot: Slot) -> dict[str, str]:
     """What was said in `slots:` of a slot."""
     said = {} if slot.power is None else {"power": str(slot.power)}
     if slot.power is not None and not slot.is_sign_open and (slot.is_even or slot.power % 2 == 0):
@@ -89,7 +89,7 @@ def _said_of(slot: Slot) -> dict[str, str]:
     return said | ({"second_moment": "true"} if slot.is_second_moment else {})
 
 
-POWER_K: Final = "K its power (-1 holds gradients, -2 their squares: say `even: true` as well)"
+POWER_K: Final = "K its power (-1 holds gradients, -2 their squares: say `even: true, second_moment: true` as well)"
 
 
 SETTLES_FACTORING: Final = worded(
@@ -158,7 +158,7 @@ def _sign_open(slot: Slot) -> Problem:
         fix=worded(
             "add {} if it holds squares or magnitudes, with `even: false` if its signs follow the gradients; or use"
             " {optimizer: keep}, `reset` or `warm`",
-            InPlan(slots_line(slot.node, **_said_of(slot), even="true", **fresh)),
+            InPlan(slots_line(slot.node, **said_of(slot), even="true", **fresh)),
         ),
         path=str(slot.node),
         field="slots",
