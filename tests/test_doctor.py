@@ -205,7 +205,7 @@ def test_leftovers_are_told_by_whose_they_are_and_none_is_removed(run, tmp_path)
     assert found["2"].todo.startswith("do the copy again; else `surgery rescue ")
     assert f"`surgery doctor {run}/trash` looks at them" in found["trash"].todo
     unfinished = found["6.orbax-checkpoint-tmp-1795167049873362"]
-    assert f"`surgery rescue {run}/{unfinished.path} NEW` writes" in unfinished.todo
+    assert f"`surgery rescue {run}/{unfinished.path} NEW/6` writes" in unfinished.todo
     dead, far = found[".8.surgery-tmp-01234568"], found[".9.surgery-tmp-01234569"]
     assert dead.todo == (
         f"`surgery clean {run}/{dead.path}` removes it, with 2 of 2 leaves that look whole"
@@ -416,7 +416,7 @@ def test_what_has_lost_its_structure_is_rescued_like_a_whole_step_as_it_says(tmp
     for step in ("1", "3"):
         row = place(tmp_path / "run", step)
         assert row.todo.startswith(
-            f"`surgery rescue {tmp_path}/run/{step} NEW --like {tmp_path}/run/2` writes"
+            f"`surgery rescue {tmp_path}/run/{step} NEW/{step} --like {tmp_path}/run/2` writes"
         )
         bare = surgery.rescue(str(tmp_path / "run" / step))
         assert bare.structure_lacks == ["empty nodes", "None", "types of containers"]

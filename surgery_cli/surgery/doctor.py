@@ -15,7 +15,7 @@ from surgery_cli import reports
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import CheckpointError, NotPermittedError, SurgeryError
 from surgery_cli.examination.examine import examine
-from surgery_cli.examination.rescue_advice import NOT_SEARCHED, NOTHING_WHOLE
+from surgery_cli.examination.rescue_advice import NOT_SEARCHED, NOTHING_WHOLE, new_place
 from surgery_cli.examination.states import Condition, State
 from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import BucketPath, path_at
@@ -214,10 +214,9 @@ def _with_older_steps(
         if found is None:
             return row
         older, broken = quote(str(found)), quote(str(root / row.path))
+        new = new_place(root / row.path)
         partial = " --allow-partial" if one.left is not None and one.left.lost else ""
-        fill = (
-            f"`surgery rescue {broken} NEW --fill-from {older}{partial}` takes the rest from there"
-        )
+        fill = f"`surgery rescue {broken} {new} --fill-from {older}{partial}` takes the rest from there"
         return replace(row, todo=f"{row.todo}; {fill}")
 
     return [told(row, one) for row, one in zip(rows, found, strict=True)]

@@ -243,7 +243,7 @@ def test_of_a_run_the_broken_step_is_what_a_rescue_is_of(tmp_path):
             manager.save(number, args=ocp.args.StandardSave({"a": np.ones(9), "b": np.ones(9)}))
     (tmp_path / "run" / "2" / "default" / "manifest.ocdbt").unlink()
 
-    with pytest.raises(CheckpointError, match=rf"rescue {tmp_path}/run/2` would find 2 of 2"):
+    with pytest.raises(CheckpointError, match=rf"rescue {tmp_path}/run@2` would find 2 of 2"):
         surgery.inspect(str(tmp_path / "run"))
 
 

@@ -159,7 +159,7 @@ def run(tmp_path):
 def test_of_a_run_the_newest_step_that_is_whole_stands_for_what_is_lost(run, tmp_path):
     done = surgery.rescue(f"{run}@4", str(tmp_path / "new"), fill_from=str(run))
 
-    values = restored(tmp_path / "new" / "default")
+    values = restored(tmp_path / "new" / "4" / "default")
     assert np.array_equal(values["params.kernel"], _tree(2)["params"]["kernel"])
     assert {row.filled_from for row in done.leaves} == {"", f"{run}@2"}
     assert any(f"step 2 of '{run}' fills what is not whole" in note for note in done.notes)
@@ -174,7 +174,7 @@ def test_a_step_that_is_not_what_was_sealed_stands_for_nothing(run, tmp_path):
 
     surgery.rescue(f"{run}@4", str(tmp_path / "new"), fill_from=str(run))
 
-    values = restored(tmp_path / "new" / "default")
+    values = restored(tmp_path / "new" / "4" / "default")
     assert np.array_equal(values["params.kernel"], _tree(1)["params"]["kernel"])
 
 
