@@ -25,7 +25,7 @@ def standing_for(text: str, place: BrokenPlace) -> Iterator[Checkpoint]:
         PlanError: the steps are named in several formats, each a run of its own.
     """
     root = filesystem.real(path_at(address(text, refusal=CheckpointError)))
-    steps = [step for step in steps_at(root) if step.is_finished]
+    steps = _finished(root)
     if not steps:
         yield open_checkpoint(text)
         return
@@ -47,6 +47,15 @@ def standing_for(text: str, place: BrokenPlace) -> Iterator[Checkpoint]:
         why=f"steps there: {listed([step.name for step in steps], 8)}{said}",
         fix="name another checkpoint",
     )
+
+
+def is_run(text: str) -> bool:
+    """True for what names a run, and no step of it."""
+    return bool(_finished(filesystem.real(path_at(address(text, refusal=CheckpointError)))))
+
+
+def _finished(root: Path) -> list[Step]:
+    return [step for step in steps_at(root) if step.is_finished]
 
 
 def path_there(other: Checkpoint, place: BrokenPlace, item: str, inner: LeafPath) -> LeafPath:

@@ -165,6 +165,32 @@ def test_of_a_run_the_newest_step_that_is_whole_stands_for_what_is_lost(run, tmp
     assert any(f"step 2 of '{run}' fills what is not whole" in note for note in done.notes)
 
 
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        (
+            "{run}",
+            "step 2 of '{run}' fills what is not whole: it is the newest before 3 that can be read",
+        ),
+        ("{run}@1", "step 1 of '{run}' fills what is not whole"),
+        ("{run}@2", "step 2 of '{run}' fills what is not whole"),
+        ("{run}@5", "step 5 of '{run}' fills what is not whole: it was saved after 3"),
+        ("{other}@5", "step 5 of '{other}' fills what is not whole"),
+        (
+            "{other}",
+            "step 2 of '{other}' fills what is not whole: it is the newest before 3 that can be read",
+        ),
+    ],
+)
+def test_of_the_step_that_fills_is_said_what_is_so(run, tmp_path, named, said):
+    """That it was chosen by its age, only where nobody has named it."""
+    shutil.copytree(run / "2", run / "5")
+    other = shutil.copytree(run, tmp_path / "other")
+    report = surgery.rescue(f"{run}@3", fill_from=named.format(run=run, other=other))
+    (note,) = [str(one) for one in report.notes if "fills what is not whole" in one]
+    assert note.partition(" [")[0] == said.format(run=run, other=other)
+
+
 def test_a_step_that_is_not_what_was_sealed_stands_for_nothing(run, tmp_path):
     surgery.seal(f"{run}@2")
     for data in (run / "2").rglob("d/*"):  # the kernel is most of whichever file it stands in
