@@ -72,9 +72,9 @@ def rescue(
     place, doubts = _place(path)
     before = fingerprint(place.root)
     target = None if destination is None else target_of(destination, place)
-    survey, fills, other = surveyed(place, asked, memory_bytes, listener, say)
+    survey, fills, other, named_like = surveyed(place, asked, memory_bytes, listener, say)
     rows = saved_rows(survey, fills)
-    report = rescue_report(survey, rows, like, other)
+    report = rescue_report(survey, rows, named_like, other)
     notes = [*doubts, *report.notes, *filled_apart(survey, fills, other), *_of_record(survey)]
     report = msgspec.structs.replace(report, notes=notes)
     if target is None:

@@ -73,13 +73,12 @@ def _slices(block: tuple[tuple[int, int], ...]) -> str:
 
 
 def rescue_report(
-    survey: Survey, rows: list[reports.SavedRow], like: str | None, other: Checkpoint | None
+    survey: Survey, rows: list[reports.SavedRow], like: str, other: Checkpoint | None
 ) -> reports.Rescued:
-    """The document; ``other`` is the checkpoint that fills what is lost, if one does, and ``like`` what else was named
-    for its structure.
+    """The document; ``other`` is the checkpoint that fills what is lost, if one does, and ``like`` the address of that
+    which gives the structure where the metadata is lost.
     """
     filled_from = None if other is None else other.location
-    named_like = like or ("" if other is None else other.address)
     states = [row.state for row in rows]
     notes: list[Note] = []
     for name, item in survey.items.items():
@@ -97,7 +96,7 @@ def rescue_report(
         ]
         if item.structure.origin not in WHOLE:
             said = f"{front}names and nesting come from {item.structure.origin}"
-            said += f", '{named_like}'" if item.structure.origin == "another checkpoint" else ""
+            said += f", '{like}'" if item.structure.origin == "another checkpoint" else ""
             notes.append(Consequence(DocsPage.RESCUE_LOOK, said))
     for file in survey.place.others:
         if fault := fault_beside(file):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 
 import jax
@@ -21,7 +22,7 @@ PADDED = ocp.path.step.standard_name_format(step_prefix="ckpt", step_format_fixe
 
 
 def _state(step):
-    values = step * np.random.default_rng(0).standard_normal((24, 5)).astype(np.float32)
+    values = step * np.random.default_rng(0).standard_normal((24, 33)).astype(np.float32)
     return {"params": {"kernel": values}, "opt": [{"mu": values + 1}, None], "lr": 0.5 * step}
 
 
@@ -279,3 +280,78 @@ def test_the_report_names_the_step(tmp_path, command):
     ended = command("rescue", tmp_path / "other", tmp_path / "more", "--json")
     report = json.loads(ended.out)
     assert (report["destination"], report["destination_step"]) == (f"{tmp_path}/more", "12")
+
+
+def _without_structure(step):
+    (step / "state" / "_METADATA").unlink()
+
+
+@pytest.mark.parametrize(
+    ("steps", "taken"),
+    [([11], 11), ([12, 13], 13), ([7, 11, 13], 7), ([5, 7], 7)],
+    ids=lambda given: str(given).replace(" ", ""),
+)
+def test_a_run_is_like_what_is_broken_whatever_its_age(tmp_path, steps, taken):
+    """Of the structure alone a later step tells as well: the newest before is taken, else the newest."""
+    run = _saved(tmp_path / "run", 11)
+    _without_structure(run / "11")
+    other = _saved(tmp_path / "other", *steps)
+
+    done = surgery.rescue(f"{run}@11", str(tmp_path / "new"), like=str(other))
+
+    assert _found(tmp_path / "new")[0] == 11  # into the original target, None and all
+    assert any(f"come from another checkpoint, '{other}@{taken}'" in note for note in done.notes)
+
+
+@pytest.mark.parametrize("harm", [_without_structure, _lacking], ids=["names alone", "damaged"])
+def test_a_step_that_lacks_its_own_structure_is_what_nothing_is_like(tmp_path, harm):
+    run = _saved(tmp_path / "run", 11, 12, 13)
+    for step in ("11", "13"):
+        _without_structure(run / step)
+    if harm is _lacking:
+        _lacking(run / "13")
+    done = surgery.rescue(f"{run}@11", str(tmp_path / "new"), like=str(run))
+    assert _found(tmp_path / "new")[0] == 11
+    assert any(f"come from another checkpoint, '{run}@12'" in note for note in done.notes)
+
+
+def test_a_run_is_not_like_itself(tmp_path):
+    run = _saved(tmp_path / "run", 11)
+    _without_structure(run / "11")
+    with pytest.raises(CheckpointError, match=r"no step of .* is whole, but for '11' itself"):
+        surgery.rescue(f"{run}@11", str(tmp_path / "new"), like=str(run))
+
+
+@pytest.mark.parametrize(
+    ("steps", "offered"), [([11], 11), ([13, 19], 13), ([11, 12], 11)], ids=str
+)
+def test_a_run_without_an_older_step_fills_where_one_is_named_as_is_said(tmp_path, steps, offered):
+    run, other = _saved(tmp_path / "run", 11), _saved(tmp_path / "other run", *steps)
+    _lose_values(run / "11")
+
+    with pytest.raises(CheckpointError, match="is whole and older than '11'") as refused:
+        surgery.rescue(f"{run}@11", str(tmp_path / "new"), fill_from=str(other))
+
+    (problem,) = refused.value.problems
+    assert problem.fix.startswith(f"`--fill-from '{other}@{offered}'` takes that all the same; or")
+    named = shlex.split(problem.fix.split("`")[1])[1]
+    surgery.rescue(f"{run}@11", str(tmp_path / "new"), fill_from=named)
+    with ocp.CheckpointManager(tmp_path / "new", options=_options()) as manager:
+        args = ocp.args.Composite(state=ocp.args.StandardRestore(_state(0)))
+        got = manager.restore(11, args=args).state
+    assert np.array_equal(got["params"]["kernel"], _state(offered)["params"]["kernel"])
+
+
+def test_the_broken_step_is_offered_to_nobody(tmp_path):
+    run = _saved(tmp_path / "run", 11)
+    _lose_values(run / "11")
+    with pytest.raises(CheckpointError, match="is whole and older than '11'") as refused:
+        surgery.rescue(f"{run}@11", str(tmp_path / "new"), fill_from=str(run))
+    assert refused.value.problems[0].fix == "name another checkpoint"
+
+
+def _lose_values(step):
+    """Of the kernels, which are of random numbers and too large for a node; ``lr`` stays."""
+    for data in (step / "state").rglob("d/*"):
+        if data.stat().st_size > 1000:
+            data.unlink()
