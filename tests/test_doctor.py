@@ -636,3 +636,47 @@ def test_a_folder_of_checkpoints_beside_steps_is_named_as_that(run, name, inside
     assert (found.state, found.todo) == ("apart", f"`surgery doctor {run / name}` looks at them")
     assert states(run / name) == dict.fromkeys(inside, "whole")
     assert states(run) == {str(n): "whole" for n in range(1, 7)} | {name: "apart"}
+
+
+@pytest.mark.parametrize("beside", ["nothing", "a checkpoint", "a file"])
+@pytest.mark.parametrize("levels", [1, 2])
+def test_a_folder_of_runs_is_looked_at_alike_whatever_stands_beside(
+    run,
+    tmp_path,
+    command,  # noqa: F811
+    beside,
+    levels,
+):
+    """Each is named with the command that looks at it; nothing is said of what is in it, and that is said."""
+    folder = tmp_path / "runs"
+    for name in ("a", "b"):
+        shutil.copytree(run, folder / name)
+    (folder / "b" / "2" / "default" / "_METADATA").unlink()
+    where = folder if levels == 1 else tmp_path / "all"
+    if levels == 2:
+        where.mkdir()
+        folder.rename(where / "runs")
+    if beside == "a checkpoint":
+        shutil.copytree(run / "1", where / "mine")
+    if beside == "a file":
+        (where / "README").write_text("runs")
+
+    ended = command("doctor", where, "--settled", "0")
+    found = surgery.doctor(str(where), settled_seconds=0)
+
+    names = ["a", "b"] if levels == 1 else ["runs"]
+    rows = {row.path: row for row in found.places}
+    assert ended.code == found.exit_code == 0
+    for name in names:
+        assert rows[name].state == "apart"
+        assert rows[name].todo == f"`surgery doctor {where / name}` looks at them"
+    assert any("which are not looked at here" in note for note in found.notes)
+    assert f"`surgery doctor {where / names[0]}` looks at them" in ended.out
+    deepest = where / "b" if levels == 1 else where / "runs" / "b"
+    assert place(deepest, "2").state == "damaged"
+
+
+def test_a_folder_without_any_checkpoint_is_none(tmp_path, command):  # noqa: F811
+    (tmp_path / "logs" / "7").mkdir(parents=True)
+    (tmp_path / "logs" / "7" / "events").write_text("x")
+    assert command("doctor", tmp_path).code == 3

@@ -18,7 +18,7 @@ from surgery_cli.errors import (
     SurgeryError,
 )
 from surgery_cli.examination.footprint import NOTHING_SEEN, Footprint
-from surgery_cli.examination.places import Kind, Place
+from surgery_cli.examination.places import Kind, Place, inside
 from surgery_cli.examination.rescue_advice import NOTHING_WHOLE, beside, new_place, with_rescue
 from surgery_cli.examination.states import Condition, State
 from surgery_cli.proof.damaged_text import json_object
@@ -33,7 +33,6 @@ from surgery_cli.store.filesystem.listing import Listing, unreadable
 from surgery_cli.store.filesystem.processes import State as RunState
 from surgery_cli.store.locate.being_written import locked_in
 from surgery_cli.store.locate.items import STEP_METADATA, handler_kind, step_items
-from surgery_cli.store.locate.steps import checkpoints_in, find_steps
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.write.half_replaced import half_replaced, mixture_around
 from surgery_cli.store.write.strategy import WORTHWHILE_DEAD_BYTES
@@ -56,30 +55,16 @@ def condition(place: Place, seen: Footprint) -> Condition:
 
 def _other(place: Place, seen: Footprint) -> Condition:
     """What is nothing of this run; what stands in it is of others, or what a manager keeps to be deleted."""
-    why, todo = _inside(place.path), ""
+    of_others = inside(place.path).items()
+    why, todo = (
+        [f"{counted(n, f'{what} stands', f'{what}s stand')} in it" for what, n in of_others],
+        "",
+    )
     if filesystem.is_link(place.path) and not filesystem.exists(place.path):
         why = ["a link that leads nowhere"]
     elif why:
         todo = f"`surgery doctor {quote(str(place.path))}` looks at them"
     return Condition(place=place, state=State.APART, seen=seen, why=why, todo=todo)
-
-
-def _inside(path: Path) -> list[str]:
-    """What stands in a folder that is no checkpoint itself, in words."""
-    if not filesystem.is_folder(path):
-        return []
-    found = []
-    with suppress(CheckpointError, PermissionError):
-        listing = Listing.of(path)
-        steps = {step.name for step in find_steps(listing)}
-        others = set(checkpoints_in(listing)) - steps
-        for names, what in ((steps, "step"), (others, "checkpoint")):
-            found += (
-                [f"{counted(len(names), f'{what} stands', f'{what}s stand')} in it"]
-                if names
-                else []
-            )
-    return found
 
 
 def _checkpoint(place: Place, seen: Footprint) -> Condition:

@@ -82,8 +82,20 @@ def doctor(
         dead_bytes=sum(min(one.dead_bytes, one.seen.bytes_counted) for one in found),
         leftover_bytes=sum(row.bytes for row in rows if row.state == State.LEFTOVER),
         reads_data=read_data,
-        notes=_format_notes(real),
+        notes=[*_format_notes(real), *_not_looked_at(found)],
     )
+
+
+def _not_looked_at(found: Sequence[Condition]) -> list[Note]:
+    """Which folders hold runs, or checkpoints, of which nothing is said here."""
+    names = [one.place.path.name for one in found if one.state is State.APART and one.todo]
+    if not names:
+        return []
+    hold = "hold" if len(names) > 1 else "holds"
+    said = (
+        f"{quoted(names, 4, word='and')} {hold} steps or checkpoints, which are not looked at here"
+    )
+    return [Consequence(DocsPage.DOCTOR, said)]
 
 
 def _format_notes(root: Path) -> list[Note]:
