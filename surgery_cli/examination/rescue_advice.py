@@ -79,9 +79,13 @@ def _rescue(path: Path) -> str:
 
 
 def new_place(path: Path) -> str:
-    """Where a command may write what becomes of a step, or of another checkpoint: NEW is a run, if it is a step."""
+    """Where a command may write what becomes of a step, or of another checkpoint: NEW is a run, if it is a step.
+
+    Of a step that is a file a record stands beside it, which Flax would take for one of the run.
+    """
     name = unfinished_name(path.name) or path.name
-    return f"NEW/{quote(name)}" if step_name(name) is not None else "NEW"
+    is_step = step_name(name) is not None and not filesystem.is_file(path)
+    return f"NEW/{quote(name)}" if is_step else "NEW"
 
 
 _BY_NAMES: Final = ", in the tree that their names tell"

@@ -9,6 +9,8 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
+from flax.configurations import config
+from flax.training import checkpoints as training
 
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, DestinationError, PlanError
@@ -355,3 +357,21 @@ def _lose_values(step):
     for data in (step / "state").rglob("d/*"):
         if data.stat().st_size > 1000:
             data.unlink()
+
+
+def test_of_a_step_that_is_a_file_a_file_is_advised(tmp_path):
+    """In a run its record would stand beside it, and Flax takes whatever is called so for a step."""
+    with config.temp_flip_flag("use_orbax_checkpointing", False):
+        for step in (4, 5):
+            tree = {"a": np.full(3, step), "w": np.full((40, 40), step)}
+            training.save_checkpoint(tmp_path / "run", tree, step, keep=2)
+    with (tmp_path / "run" / "checkpoint_5").open("ab") as file:
+        file.write(b"more")
+    _, row = surgery.doctor(str(tmp_path / "run"), settled_seconds=0).places
+    assert row.state == "damaged"
+    (words,) = re.findall("`surgery rescue ([^`]* NEW[^`]*)`", row.todo)
+    broken, new, option, older = shlex.split(words)
+    assert (new, option) == ("NEW", "--fill-from")
+    surgery.rescue(broken, str(tmp_path / "new"), fill_from=older, allow_partial=True)
+    found = training.restore_checkpoint(tmp_path / "new", None)
+    assert np.array_equal(found["a"], np.full(3, 5))
