@@ -145,8 +145,18 @@ def _several(path: Path, found: list[Path]) -> PlanError:
     return PlanError(
         f"'{path}' is no one checkpoint",
         why=f"trees stand in {quoted((place.name for place in places), 4, word='and')}",
-        fix=f"name one of them, as '{places[-1]}'",
+        fix=f"name one of them, as '{_named_in_run(places[-1])}'",
     )
+
+
+def _named_in_run(place: Path) -> str:
+    """A step by its run and number, of which a rescue makes a run, if no other has that number; else by its path."""
+    named = step_name(unfinished_name(place.name) or place.name)
+    if named is not None:
+        address = place.parent.with_name(f"{place.parent.name}@{named.number}")
+        is_it = _steps_numbered(place.parent, named.number) == [place]
+        return str(address if is_it and not filesystem.is_taken(address) else place)
+    return str(place)
 
 
 def _by_number(place: Path) -> list[tuple[int, str]]:
@@ -165,15 +175,20 @@ def step_named(path: Path) -> Path | None:
     root = path.with_name(front) if front else path
     if not at or not number.isdecimal() or not filesystem.is_folder(root):
         return None
-    found = []
-    for folder in _folders(root):
-        step = step_name(unfinished_name(folder.name) or folder.name)
-        if step is not None and step.number == int(number):
-            found.append(folder)
-    found = [folder for folder in found if unfinished_name(folder.name) is None] or found
+    found = _steps_numbered(root, int(number))
     if len(found) > 1:
         raise _several(path, found)
     return found[0] if found else None
+
+
+def _steps_numbered(root: Path, number: int) -> list[Path]:
+    """The steps of that number; saves that were not finished, only where no other is."""
+    found = []
+    for folder in _folders(root):
+        step = step_name(unfinished_name(folder.name) or folder.name)
+        if step is not None and step.number == number:
+            found.append(folder)
+    return [folder for folder in found if unfinished_name(folder.name) is None] or found
 
 
 def _step(root: Path, items: dict[str, Path]) -> BrokenPlace:

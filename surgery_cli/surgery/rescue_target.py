@@ -48,7 +48,7 @@ def target_of(destination: str, place: BrokenPlace) -> Target:
     Raises:
         DestinationError: it cannot be used.
     """
-    path = path_of(destination)
+    path = path_of(destination, may_renumber=False)
     with reading(path, is_destination=True):
         target = _shaped(path, place)
         _check(target, place)

@@ -375,3 +375,28 @@ def test_of_a_step_that_is_a_file_a_file_is_advised(tmp_path):
     surgery.rescue(broken, str(tmp_path / "new"), fill_from=older, allow_partial=True)
     found = training.restore_checkpoint(tmp_path / "new", None)
     assert np.array_equal(found["a"], np.full(3, 5))
+
+
+@pytest.mark.parametrize("twin", [False, True], ids=["", "two of a number"])
+def test_of_several_steps_one_is_named_such_that_a_run_comes_of_it(tmp_path, twin):
+    run = _saved(tmp_path / "run", 7, 11)
+    killed = _killed(run / "11")
+    if twin:
+        shutil.copytree(killed, run / "0011.orbax-checkpoint-tmp-18")
+    with pytest.raises(PlanError, match="is no one checkpoint") as refused:
+        surgery.rescue(str(run), str(tmp_path / "new"))
+    named = refused.value.problems[0].fix.split("'")[1]
+    assert named == (f"{run}/0011.orbax-checkpoint-tmp-18" if twin else f"{run}@11")
+    surgery.rescue(named, str(tmp_path / "new"))
+    if not twin:
+        assert _found(tmp_path / "new")[0] == 11
+
+
+def test_a_destination_called_as_a_step_of_a_run_is_refused_with_what_this_command_can_do(tmp_path):
+    run, other = _saved(tmp_path / "run", 11), _saved(tmp_path / "other", 7)
+    with pytest.raises(DestinationError, match="names a step of the run") as refused:
+        surgery.rescue(str(run), f"{other}@11")
+    named = refused.value.problems[0].fix.split("'")[1]
+    assert named == f"{other}/11"
+    surgery.rescue(str(run), named)
+    assert _found(other)[0] == 11
