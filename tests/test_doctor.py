@@ -205,7 +205,7 @@ def test_leftovers_are_told_by_whose_they_are_and_none_is_removed(run, tmp_path)
     assert found["2"].todo.startswith("do the copy again; else `surgery rescue ")
     assert f"`surgery doctor {run}/trash` looks at them" in found["trash"].todo
     unfinished = found["6.orbax-checkpoint-tmp-1795167049873362"]
-    assert f"`surgery rescue {run}/{unfinished.path} NEW` writes" in unfinished.todo
+    assert f"`surgery rescue {run}/{unfinished.path} NEW/6` writes" in unfinished.todo
     dead, far = found[".8.surgery-tmp-01234568"], found[".9.surgery-tmp-01234569"]
     assert dead.todo == (
         f"`surgery clean {run}/{dead.path}` removes it, with 2 of 2 leaves that look whole"
@@ -416,7 +416,7 @@ def test_what_has_lost_its_structure_is_rescued_like_a_whole_step_as_it_says(tmp
     for step in ("1", "3"):
         row = place(tmp_path / "run", step)
         assert row.todo.startswith(
-            f"`surgery rescue {tmp_path}/run/{step} NEW --like {tmp_path}/run/2` writes"
+            f"`surgery rescue {tmp_path}/run/{step} NEW/{step} --like {tmp_path}/run/2` writes"
         )
         bare = surgery.rescue(str(tmp_path / "run" / step))
         assert bare.structure_lacks == ["empty nodes", "None", "types of containers"]
@@ -636,3 +636,47 @@ def test_a_folder_of_checkpoints_beside_steps_is_named_as_that(run, name, inside
     assert (found.state, found.todo) == ("apart", f"`surgery doctor {run / name}` looks at them")
     assert states(run / name) == dict.fromkeys(inside, "whole")
     assert states(run) == {str(n): "whole" for n in range(1, 7)} | {name: "apart"}
+
+
+@pytest.mark.parametrize("beside", ["nothing", "a checkpoint", "a file"])
+@pytest.mark.parametrize("levels", [1, 2])
+def test_a_folder_of_runs_is_looked_at_alike_whatever_stands_beside(
+    run,
+    tmp_path,
+    command,  # noqa: F811
+    beside,
+    levels,
+):
+    """Each is named with the command that looks at it; nothing is said of what is in it, and that is said."""
+    folder = tmp_path / "runs"
+    for name in ("a", "b"):
+        shutil.copytree(run, folder / name)
+    (folder / "b" / "2" / "default" / "_METADATA").unlink()
+    where = folder if levels == 1 else tmp_path / "all"
+    if levels == 2:
+        where.mkdir()
+        folder.rename(where / "runs")
+    if beside == "a checkpoint":
+        shutil.copytree(run / "1", where / "mine")
+    if beside == "a file":
+        (where / "README").write_text("runs")
+
+    ended = command("doctor", where, "--settled", "0")
+    found = surgery.doctor(str(where), settled_seconds=0)
+
+    names = ["a", "b"] if levels == 1 else ["runs"]
+    rows = {row.path: row for row in found.places}
+    assert ended.code == found.exit_code == 0
+    for name in names:
+        assert rows[name].state == "apart"
+        assert rows[name].todo == f"`surgery doctor {where / name}` looks at them"
+    assert any("which are not looked at here" in note for note in found.notes)
+    assert f"`surgery doctor {where / names[0]}` looks at them" in ended.out
+    deepest = where / "b" if levels == 1 else where / "runs" / "b"
+    assert place(deepest, "2").state == "damaged"
+
+
+def test_a_folder_without_any_checkpoint_is_none(tmp_path, command):  # noqa: F811
+    (tmp_path / "logs" / "7").mkdir(parents=True)
+    (tmp_path / "logs" / "7" / "events").write_text("x")
+    assert command("doctor", tmp_path).code == 3

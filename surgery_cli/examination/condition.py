@@ -18,8 +18,8 @@ from surgery_cli.errors import (
     SurgeryError,
 )
 from surgery_cli.examination.footprint import NOTHING_SEEN, Footprint
-from surgery_cli.examination.places import Kind, Place
-from surgery_cli.examination.rescue_advice import NOTHING_WHOLE, beside, with_rescue
+from surgery_cli.examination.places import Kind, Place, inside
+from surgery_cli.examination.rescue_advice import NOTHING_WHOLE, beside, new_place, with_rescue
 from surgery_cli.examination.states import Condition, State
 from surgery_cli.proof.damaged_text import json_object
 from surgery_cli.proof.metadata_files import handlers_of, metadata_faults, restore_notes
@@ -33,7 +33,6 @@ from surgery_cli.store.filesystem.listing import Listing, unreadable
 from surgery_cli.store.filesystem.processes import State as RunState
 from surgery_cli.store.locate.being_written import locked_in
 from surgery_cli.store.locate.items import STEP_METADATA, handler_kind, step_items
-from surgery_cli.store.locate.steps import checkpoints_in, find_steps
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.write.half_replaced import half_replaced, mixture_around
 from surgery_cli.store.write.strategy import WORTHWHILE_DEAD_BYTES
@@ -56,30 +55,16 @@ def condition(place: Place, seen: Footprint) -> Condition:
 
 def _other(place: Place, seen: Footprint) -> Condition:
     """What is nothing of this run; what stands in it is of others, or what a manager keeps to be deleted."""
-    why, todo = _inside(place.path), ""
+    of_others = inside(place.path).items()
+    why, todo = (
+        [f"{counted(n, f'{what} stands', f'{what}s stand')} in it" for what, n in of_others],
+        "",
+    )
     if filesystem.is_link(place.path) and not filesystem.exists(place.path):
         why = ["a link that leads nowhere"]
     elif why:
         todo = f"`surgery doctor {quote(str(place.path))}` looks at them"
     return Condition(place=place, state=State.APART, seen=seen, why=why, todo=todo)
-
-
-def _inside(path: Path) -> list[str]:
-    """What stands in a folder that is no checkpoint itself, in words."""
-    if not filesystem.is_folder(path):
-        return []
-    found = []
-    with suppress(CheckpointError, PermissionError):
-        listing = Listing.of(path)
-        steps = {step.name for step in find_steps(listing)}
-        others = set(checkpoints_in(listing)) - steps
-        for names, what in ((steps, "step"), (others, "checkpoint")):
-            found += (
-                [f"{counted(len(names), f'{what} stands', f'{what}s stand')} in it"]
-                if names
-                else []
-            )
-    return found
 
 
 def _checkpoint(place: Place, seen: Footprint) -> Condition:
@@ -161,7 +146,7 @@ def _opened(place: Place, seen: Footprint) -> Condition:
     elif faults and not lost:
         todo = _todo_beside(checkpoint, [file for file, _ in faults])
     elif not why and dead > max(seen.bytes / 4, WORTHWHILE_DEAD_BYTES):
-        todo = f"`surgery compact {quote(str(place.path))} NEW` leaves out what is dead in it"
+        todo = f"`surgery compact {quote(str(place.path))} {new_place(place.path)}` leaves out what is dead in it"
     state = State.DAMAGED if why else State.WHOLE
     why += restore_notes(checkpoint)
     with suppress(CheckpointError):  # another's record makes nothing of this checkpoint less whole
@@ -182,7 +167,11 @@ def _opened(place: Place, seen: Footprint) -> Condition:
 def _todo_beside(checkpoint: Checkpoint, files: Sequence[str]) -> str:
     """What to do about damage beside whole trees; '' where a tree has some, too."""
     location = checkpoint.location
-    handlers, path = handlers_of(checkpoint), quote(str(location.root))
+    handlers, path, new = (
+        handlers_of(checkpoint),
+        quote(str(location.root)),
+        new_place(location.root),
+    )
     trees = {path.name for path in location.items.values()}
     trees |= {name for name, handler in handlers.items() if handler_kind(handler) != "other"}
     if location.folder_of_items is None and set(files) != {STEP_METADATA}:
@@ -194,12 +183,15 @@ def _todo_beside(checkpoint: Checkpoint, files: Sequence[str]) -> str:
     if lacking == [STEP_METADATA]:
         if lacks_step_metadata(location.step_directory or location.root):
             return (
-                f"every leaf is in its place: {again}; `surgery rescue {path} NEW` writes it anew"
+                f"every leaf is in its place: {again}; `surgery rescue {path} {new}` writes it anew"
             )
         if json_object((location.step_directory or location.root) / STEP_METADATA)[0] is None:
-            return f"every leaf is in its place: {again}; `surgery rescue {path} NEW` leaves it out"
+            return (
+                f"every leaf is in its place: {again}; `surgery rescue {path} {new}` leaves it out"
+            )
         return f"every leaf is in its place: {again}, or restore with arguments for each item"
-    return f"every leaf is in its place: {again}; `surgery rescue {path} NEW --allow-partial` writes the leaves without"
+    without = f"`surgery rescue {path} {new} --allow-partial` writes the leaves without"
+    return f"every leaf is in its place: {again}; {without}"
 
 
 def _uncommitted(place: Place, seen: Footprint) -> Condition:

@@ -7,7 +7,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from surgery_cli.errors import NotPermittedError
+from surgery_cli.errors import CheckpointError, NotPermittedError
 from surgery_cli.examination.temporary_names import writer_of
 from surgery_cli.salvage.item import is_item
 from surgery_cli.store import filesystem
@@ -25,7 +25,12 @@ from surgery_cli.store.filesystem.listing import (
 from surgery_cli.store.locate.items import is_step, step_items
 from surgery_cli.store.locate.refusals import describe_directory
 from surgery_cli.store.locate.step_formats import are_of_one_format
-from surgery_cli.store.locate.steps import SURE_PREFIXES, belongs_to_root, checkpoints_in
+from surgery_cli.store.locate.steps import (
+    SURE_PREFIXES,
+    belongs_to_root,
+    checkpoints_in,
+    find_steps,
+)
 
 _FLAX_DRAFT: Final = "tmp"
 """What Flax calls a step until it is written: `checkpoint_tmp`, with several hosts' arrays in `checkpoint_tmp_gda`."""
@@ -71,6 +76,8 @@ class Place(NamedTuple):
 def places_at(path: Path) -> list[Place]:
     """The things in a run directory, steps first, by number; a checkpoint, or what is left of one, is itself alone.
 
+    Of a folder of runs they are these, each to be looked at by itself.
+
     What runs of surgery have in a checkpoint, or have left there, is a thing of its own.
 
     Raises:
@@ -82,9 +89,23 @@ def places_at(path: Path) -> list[Place]:
         found = [_place_in(path / name) for name in filesystem.names(path)]
         places = [place for place in found if place is not None]
     places += [left for place in places for left in _left_in(place)]
-    if all(place.kind is Kind.OTHER for place in places):
+    is_none = all(place.kind is Kind.OTHER for place in places)
+    if is_none and not any(inside(place.path) for place in places):
         raise describe_directory(Listing.of(path))
     return sorted(places, key=_order)
+
+
+def inside(path: Path) -> dict[str, int]:
+    """How many steps and other checkpoints stand in a folder that is no checkpoint itself; none of none."""
+    if not filesystem.is_folder(path):
+        return {}
+    with suppress(CheckpointError, PermissionError):
+        listing = Listing.of(path)
+        steps = {step.name for step in find_steps(listing)}
+        others = set(checkpoints_in(listing)) - steps
+        found = {"step": len(steps), "checkpoint": len(others)}
+        return {what: count for what, count in found.items() if count}
+    return {}
 
 
 def _left_in(place: Place) -> list[Place]:

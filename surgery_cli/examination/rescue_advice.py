@@ -16,6 +16,7 @@ from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.salvage.glance import glance
 from surgery_cli.salvage.place import whole_beside
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import step_name, unfinished_name
 from surgery_cli.words.lists import quoted
 
 
@@ -74,7 +75,17 @@ def with_structure(found: Condition, whole: Path) -> Condition:
 
 
 def _rescue(path: Path) -> str:
-    return f"`surgery rescue {quote(str(path))} NEW"
+    return f"`surgery rescue {quote(str(path))} {new_place(path)}"
+
+
+def new_place(path: Path) -> str:
+    """Where a command may write what becomes of a step, or of another checkpoint: NEW is a run, if it is a step.
+
+    Of a step that is a file a record stands beside it, which Flax would take for one of the run.
+    """
+    name = unfinished_name(path.name) or path.name
+    is_step = step_name(name) is not None and not filesystem.is_file(path)
+    return f"NEW/{quote(name)}" if is_step else "NEW"
 
 
 _BY_NAMES: Final = ", in the tree that their names tell"

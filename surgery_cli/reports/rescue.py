@@ -41,6 +41,8 @@ class Rescued(Noted, kw_only=True, frozen=True):
 
     broken: str
     destination: str | None = None
+    destination_step: str | None = None
+    """What the step in ``destination`` is called, if that is a run: it is one if a run was named."""
     structure: str
     """Where the names of the leaves come from."""
     structure_lacks: list[str] = []

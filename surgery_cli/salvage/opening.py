@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 
@@ -27,21 +28,24 @@ def opened(text: str, *, step: int | None = None, item: str | None = None) -> Ch
     Raises:
         SurgeryError: it does not open.
     """
-    place = path_at(text)
+    place, named = path_at(text), ""
     try:
         checkpoint = open_checkpoint(text, step=step, item=item)
         location = checkpoint.location
         if location.shape == "root" and location.step_directory is not None:
-            place = location.step_directory
+            place, named = location.step_directory, location.address
         with reading(location.root):
             _ = checkpoint.tree
     except CheckpointError as error:
-        raise with_rescue(error, place) from None
+        raise with_rescue(error, place, named) from None
     return checkpoint
 
 
-def with_rescue(error: CheckpointError, path: Path) -> SurgeryError:
-    """The error of a checkpoint that does not open, saying what a rescue would find in it, if that is anything."""
+def with_rescue(error: CheckpointError, path: Path, named: str = "") -> SurgeryError:
+    """The error of a checkpoint that does not open, saying what a rescue would find in it, if that is anything.
+
+    ``named``: how it is named as a step of its run, of which a rescue makes a run.
+    """
     if isinstance(error, LimitError | ServiceFails):
         return error
     if isinstance(error, BeingWrittenError | LeftBehindError):
@@ -55,13 +59,15 @@ def with_rescue(error: CheckpointError, path: Path) -> SurgeryError:
         return _of_two(path) or error
     if not found.is_searched:  # what hinders a look hinders a rescue
         return error
+    named = _address(named, path)
     if not found.whole and found.is_least:
-        return _with_search(error, path)
+        return _with_search(error, named)
     if not found.whole or (found.whole == found.leaves and filesystem.is_file(path)):
         return error
     first, *rest = error.problems
-    fix = f"`surgery rescue {quote(str(path))}` would find {found}"
-    fix = f"{fix}; else {first.fix}" if first.fix else fix
+    fix = f"`surgery rescue {quote(named)}` would find {found}"
+    if first.fix and "surgery rescue" not in first.fix:
+        fix = f"{fix}; else {first.fix}"
     return CheckpointError.of([msgspec.structs.replace(first, fix=fix), *rest])
 
 
@@ -76,11 +82,21 @@ def _of_two(path: Path) -> SurgeryError | None:
     return None if mixture is None else CheckpointError(mixture)
 
 
-def _with_search(error: CheckpointError, path: Path) -> SurgeryError:
+def _address(named: str, path: Path) -> str:
+    """A step by its run and number, if a rescue takes it for that: several may have that number."""
+    from surgery_cli.salvage.place import step_named
+
+    with suppress(OSError, SurgeryError):
+        if named and step_named(path_at(named)) == path:
+            return named
+    return str(path)
+
+
+def _with_search(error: CheckpointError, named: str) -> SurgeryError:
     """The error of a checkpoint of which not all could be searched in a moment."""
     first, *rest = error.problems
     if "surgery rescue" in first.fix:
         return error
-    fix = f"`surgery rescue {quote(str(path))}` searches all of it"
+    fix = f"`surgery rescue {quote(named)}` searches all of it"
     fix = f"{fix}; else {first.fix}" if first.fix else fix
     return CheckpointError.of([msgspec.structs.replace(first, fix=fix), *rest])

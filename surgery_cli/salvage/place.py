@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +27,7 @@ from surgery_cli.store.locate.items import (
     step_metadata,
 )
 from surgery_cli.store.locate.refusals import missing
+from surgery_cli.store.locate.steps import SURE_PREFIXES
 from surgery_cli.store.write.half_replaced import mixture_around
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import quoted
@@ -48,7 +49,8 @@ class BrokenPlace(msgspec.Struct, frozen=True):
     """Where the trees of a broken checkpoint are, by the names of their items; '' for one without.
 
     ``others`` stand beside the trees: metrics, and files about the step. ``lost`` are items of which nothing is left,
-    or no tree and not what its handler asks for, and why that is known. ``no_trees`` are on record as such.
+    or no tree and not what its handler asks for, and why that is known. ``no_trees`` are on record as such. ``run`` is
+    the directory of steps that was named, where the step itself was not.
     """
 
     root: Path
@@ -56,6 +58,12 @@ class BrokenPlace(msgspec.Struct, frozen=True):
     others: list[Path] = []
     no_trees: frozenset[str] = frozenset()
     lost: dict[str, str] = {}
+    run: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """What it was called, or would have been once its save was done."""
+        return unfinished_name(self.root.name) or self.root.name
 
     @property
     def has_several_trees(self) -> bool:
@@ -68,7 +76,7 @@ class BrokenPlace(msgspec.Struct, frozen=True):
 
 
 def find_broken(path: Path) -> BrokenPlace:
-    """The trees that stand, or stood, at a path, under whatever name a save has left them.
+    """The trees that stand, or stood, at a path, under whatever name a save has left them; of a run its only step.
 
     Raises:
         PlanError: nothing stands there, or several steps do.
@@ -76,7 +84,7 @@ def find_broken(path: Path) -> BrokenPlace:
     """
     if not filesystem.is_taken(path):
         if (step := step_named(path)) is not None:
-            return find_broken(step)
+            return msgspec.structs.replace(find_broken(step), run=filesystem.real(step.parent))
         raise missing(filesystem.absolute(path))
     if filesystem.is_file(path) and format_of_broken(path) is not None:
         root = filesystem.real(path)
@@ -94,18 +102,19 @@ def find_broken(path: Path) -> BrokenPlace:
         own = [root / name for name in STEP_FILES if filesystem.is_file(root / name)]
         return BrokenPlace(root, {"": root}, own)
     sides = _no_trees(_handlers(root))
-    trees = [folder for folder in _folders(root) if folder.name not in sides and is_item(folder)]
+    around = [folder for folder in _folders(root) if folder.name not in sides]
+    trees = [folder for folder in around if is_item(folder)]
     alone = [folder for folder in trees if filesystem.is_file(folder / STEP_METADATA)]
     if len(alone) > 1 and not filesystem.is_file(root / STEP_METADATA):  # into a step they were put
         raise _several(path, trees)
     for tree in trees:
         _refuse_mixture(tree)
-    if trees:
+    if trees and not _are_steps(root, trees):
         return _step(root, {unfinished_name(tree.name) or tree.name: tree for tree in trees})
-    around = [folder for folder in _folders(root) if folder.name not in sides]
-    steps = [folder for folder in around if any(map(is_item, _folders(folder)))]
+    steps = [one for one in around if one in trees or any(map(is_item, _folders(one)))]
     if len(steps) == 1:
-        return find_broken(steps[0])
+        found = find_broken(steps[0])
+        return msgspec.structs.replace(found, run=root) if step_name(found.name) else found
     if steps:
         raise _several(path, steps)
     raise CheckpointError(
@@ -113,6 +122,17 @@ def find_broken(path: Path) -> BrokenPlace:
         why="no database, no folder of a leaf, and no metadata stands in it or one level below",
         fix="name the directory that a save, or a copy, has left",
     )
+
+
+def _are_steps(root: Path, trees: Iterable[Path]) -> bool:
+    """True of trees that are whole steps, and no items of one: by their names, where nothing says that of a step."""
+    own = step_name(unfinished_name(root.name) or root.name)
+    if (own is not None and not own.prefix) or any(
+        filesystem.is_file(root / name) for name in STEP_FILES
+    ):
+        return False
+    named = [step_name(unfinished_name(tree.name) or tree.name) for tree in trees]
+    return all(one is not None and one.prefix in SURE_PREFIXES for one in named)
 
 
 def _refuse_mixture(place: Path) -> None:
@@ -125,8 +145,18 @@ def _several(path: Path, found: list[Path]) -> PlanError:
     return PlanError(
         f"'{path}' is no one checkpoint",
         why=f"trees stand in {quoted((place.name for place in places), 4, word='and')}",
-        fix=f"name one of them, as '{places[-1]}'",
+        fix=f"name one of them, as '{_named_in_run(places[-1])}'",
     )
+
+
+def _named_in_run(place: Path) -> str:
+    """A step by its run and number, of which a rescue makes a run, if no other has that number; else by its path."""
+    named = step_name(unfinished_name(place.name) or place.name)
+    if named is not None:
+        address = place.parent.with_name(f"{place.parent.name}@{named.number}")
+        is_it = _steps_numbered(place.parent, named.number) == [place]
+        return str(address if is_it and not filesystem.is_taken(address) else place)
+    return str(place)
 
 
 def _by_number(place: Path) -> list[tuple[int, str]]:
@@ -145,15 +175,20 @@ def step_named(path: Path) -> Path | None:
     root = path.with_name(front) if front else path
     if not at or not number.isdecimal() or not filesystem.is_folder(root):
         return None
-    found = []
-    for folder in _folders(root):
-        step = step_name(unfinished_name(folder.name) or folder.name)
-        if step is not None and step.number == int(number):
-            found.append(folder)
-    found = [folder for folder in found if unfinished_name(folder.name) is None] or found
+    found = _steps_numbered(root, int(number))
     if len(found) > 1:
         raise _several(path, found)
     return found[0] if found else None
+
+
+def _steps_numbered(root: Path, number: int) -> list[Path]:
+    """The steps of that number; saves that were not finished, only where no other is."""
+    found = []
+    for folder in _folders(root):
+        step = step_name(unfinished_name(folder.name) or folder.name)
+        if step is not None and step.number == number:
+            found.append(folder)
+    return [folder for folder in found if unfinished_name(folder.name) is None] or found
 
 
 def _step(root: Path, items: dict[str, Path]) -> BrokenPlace:

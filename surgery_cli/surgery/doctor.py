@@ -15,7 +15,7 @@ from surgery_cli import reports
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import CheckpointError, NotPermittedError, SurgeryError
 from surgery_cli.examination.examine import examine
-from surgery_cli.examination.rescue_advice import NOT_SEARCHED, NOTHING_WHOLE
+from surgery_cli.examination.rescue_advice import NOT_SEARCHED, NOTHING_WHOLE, new_place
 from surgery_cli.examination.states import Condition, State
 from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import BucketPath, path_at
@@ -82,8 +82,20 @@ def doctor(
         dead_bytes=sum(min(one.dead_bytes, one.seen.bytes_counted) for one in found),
         leftover_bytes=sum(row.bytes for row in rows if row.state == State.LEFTOVER),
         reads_data=read_data,
-        notes=_format_notes(real),
+        notes=[*_format_notes(real), *_not_looked_at(found)],
     )
+
+
+def _not_looked_at(found: Sequence[Condition]) -> list[Note]:
+    """Which folders hold runs, or checkpoints, of which nothing is said here."""
+    names = [one.place.path.name for one in found if one.state is State.APART and one.todo]
+    if not names:
+        return []
+    hold = "hold" if len(names) > 1 else "holds"
+    said = (
+        f"{quoted(names, 4, word='and')} {hold} steps or checkpoints, which are not looked at here"
+    )
+    return [Consequence(DocsPage.DOCTOR, said)]
 
 
 def _format_notes(root: Path) -> list[Note]:
@@ -214,10 +226,9 @@ def _with_older_steps(
         if found is None:
             return row
         older, broken = quote(str(found)), quote(str(root / row.path))
+        new = new_place(root / row.path)
         partial = " --allow-partial" if one.left is not None and one.left.lost else ""
-        fill = (
-            f"`surgery rescue {broken} NEW --fill-from {older}{partial}` takes the rest from there"
-        )
+        fill = f"`surgery rescue {broken} {new} --fill-from {older}{partial}` takes the rest from there"
         return replace(row, todo=f"{row.todo}; {fill}")
 
     return [told(row, one) for row, one in zip(rows, found, strict=True)]

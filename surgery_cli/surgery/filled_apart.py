@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from difflib import SequenceMatcher
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET
 
 from surgery_cli.engine.digests import digest_reading, leaf_digest
+from surgery_cli.operations.table import operations
 from surgery_cli.optimizer.detect.survey import survey as survey_of_optimizer
 from surgery_cli.proof.on_record import read_record
 from surgery_cli.proof.record_parts import ChangedLeaf, Run
@@ -126,7 +127,7 @@ class _History:
     def __init__(self, record: Record | None) -> None:
         self._runs: list[tuple[Run, bytes, dict[str, ChangedLeaf]]] = []
         for run in standing([] if record is None else record.runs):
-            mark = msgspec.json.encode([run.plan, run.donors], order="deterministic")
+            mark = msgspec.json.encode([_made_by(run.plan), run.donors], order="deterministic")
             self._runs.append((run, mark, {leaf.path: leaf for leaf in run.leaves}))
 
     def of(self, path: LeafPath, item: str) -> list[_PastRun]:
@@ -152,6 +153,26 @@ def _spellings(path: str, front: str) -> set[str]:
     return {inner, front + inner}
 
 
+def _made_by(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a plan has a part in values: not what must hold of them, nor how they are laid out, nor remarks."""
+    said = {key: value for key, value in plan.items() if key not in _OF_NO_VALUE}
+    edits = (edit for edit in plan.get("edits", ()) if _writes(edit))
+    return {
+        **said,
+        "edits": [{k: v for k, v in edit.items() if k not in _OF_NO_VALUE} for edit in edits],
+    }
+
+
+_OF_NO_VALUE: Final = frozenset({"check", "reshard", "output", "expect", "optional", "note"})
+"""Fields of plans, and of edits."""
+
+
+def _writes(edit: Mapping[str, Any]) -> bool:
+    """False for an edit that states rules, and changes nothing."""
+    kind = operations().get(str(edit["op"]))
+    return kind is None or kind.writes  # of another release
+
+
 def _typed(run: Run, leaf: ChangedLeaf) -> list[str]:
     """The operations of a plan by which a leaf has changed: one that follows another has effects with other names.
 
@@ -159,7 +180,7 @@ def _typed(run: Run, leaf: ChangedLeaf) -> list[str]:
     """
     if not leaf.operations and not leaf.moved:
         return []
-    typed = [str(edit["op"]) for edit in run.plan.get("edits", ())]
+    typed = [str(edit["op"]) for edit in run.plan.get("edits", ()) if _writes(edit)]
     return [name for name in typed if name in leaf.operations] or typed
 
 

@@ -11,9 +11,8 @@ import msgspec
 
 from surgery_cli import reports
 from surgery_cli.engine.progress import Listener
-from surgery_cli.errors import CheckpointError, DestinationError, Problem, SurgeryError
+from surgery_cli.errors import CheckpointError, Problem, SurgeryError
 from surgery_cli.inputs.buckets import path_at
-from surgery_cli.proof.record_places import check_item_names
 from surgery_cli.salvage.filling import Fill, FillBy
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.place import BrokenPlace, find_broken, fingerprint
@@ -22,19 +21,16 @@ from surgery_cli.salvage.writing import NOTHING, KeptLeaf, places_kept
 from surgery_cli.script.user_code import Say, importing_once
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.being_written import claim_around
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.write.aftermath import begin_anew, remaining_notes
-from surgery_cli.store.write.destination import being_written, check_address, check_destination
-from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.surgery.filled_apart import filled_apart
 from surgery_cli.surgery.record_notes import foreign_record_notes
 from surgery_cli.surgery.rescue_fills import Asked, surveyed
 from surgery_cli.surgery.rescue_report import places_said, rescue_report, saved_rows
+from surgery_cli.surgery.rescue_target import target_of
 from surgery_cli.surgery.rescued_result import Rescue
-from surgery_cli.surgery.source_and_destination import path_of
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import listed, quoted
 from surgery_cli.words.notes import Consequence, Note
@@ -75,13 +71,10 @@ def rescue(
     filesystem.forget(path)
     place, doubts = _place(path)
     before = fingerprint(place.root)
-    target = None if destination is None else path_of(destination)
-    if target is not None:
-        with reading(target, is_destination=True):
-            _check_target(target, place)
-    survey, fills, other = surveyed(place, asked, memory_bytes, listener, say)
+    target = None if destination is None else target_of(destination, place)
+    survey, fills, other, named_like = surveyed(place, asked, memory_bytes, listener, say)
     rows = saved_rows(survey, fills)
-    report = rescue_report(survey, rows, like, other)
+    report = rescue_report(survey, rows, named_like, other)
     notes = [*doubts, *report.notes, *filled_apart(survey, fills, other), *_of_record(survey)]
     report = msgspec.structs.replace(report, notes=notes)
     if target is None:
@@ -98,10 +91,11 @@ def rescue(
     record = Rescue(survey, kept, rows, before, donors, memory_bytes).appear(target)
     return msgspec.structs.replace(
         report,
-        destination=str(target),
+        destination=str(target.path),
+        destination_step=target.step or None,
         written=sum(map(len, kept.values())),
         record=str(record),
-        notes=[*report.notes, *places_said(_gaps(survey, kept)), *remaining_notes()],
+        notes=[*report.notes, *places_said(_gaps(survey, kept)), *target.notes, *remaining_notes()],
     )
 
 
@@ -145,21 +139,6 @@ def _donors(other: Checkpoint | None, rows: Sequence[reports.SavedRow]) -> dict[
     """The fingerprint of what leaves are filled from, by its address."""
     is_used = any(row.filled_from for row in rows)
     return {} if other is None or not is_used else {other.address: other.fingerprint}
-
-
-def _check_target(target: Path, place: BrokenPlace) -> None:
-    check_item_names(place.items)
-    if claim := being_written(target, may_force=False):
-        mixture = half_replaced(target)
-        raise claim if mixture is None else DestinationError(mixture)
-    if filesystem.is_taken(target):
-        raise DestinationError(
-            f"the destination '{target}' exists",
-            why="a rescue replaces nothing",
-            fix="name another, or remove it first",
-        )
-    check_address(target)
-    check_destination(target, place.root)
 
 
 def _kept(survey: Survey, fills: Mapping[LeafPath, Fill]) -> dict[str, list[KeptLeaf]]:

@@ -18,7 +18,7 @@ from surgery_cli.salvage.likeness import (
     like_script,
     refuse_unlike,
 )
-from surgery_cli.salvage.older_steps import standing_for
+from surgery_cli.salvage.older_steps import like, standing_for
 from surgery_cli.salvage.place import BrokenPlace
 from surgery_cli.salvage.survey import Survey
 from surgery_cli.salvage.survey import survey as survey_of
@@ -68,10 +68,22 @@ class Asked(NamedTuple):
             )
 
 
+class Surveyed(NamedTuple):
+    """What is left, what fills the rest, and the checkpoint that it is of, if it is of one.
+
+    ``like`` is the address of the checkpoint that gives the structure where the metadata is lost, if one does.
+    """
+
+    survey: Survey
+    fills: dict[LeafPath, Fill]
+    other: Checkpoint | None
+    like: str
+
+
 def surveyed(
     place: BrokenPlace, asked: Asked, memory_bytes: int, listener: Listener | None, say: Say
-) -> tuple[Survey, dict[LeafPath, Fill], Checkpoint | None]:
-    """What is left, what fills the rest, and the checkpoint that it is of, if it is of one.
+) -> Surveyed:
+    """What is left, and what stands for the rest.
 
     Raises:
         SurgeryError: what was asked for cannot be used, or does not have what is lost.
@@ -84,17 +96,21 @@ def surveyed(
         )
     script = read_script(asked.like_init, say=say) if asked.like_init else None
     if asked.fill_from is None:
-        survey = survey_of(place, _alike(place, asked, script, None), memory_bytes, listener)
-        if asked.fill is None or script is None:
-            return survey, {}, None
-        return survey, _of_init(survey, script, asked.fill_by, say), None
+        alike, named = _alike(place, asked, script, None)
+        survey = survey_of(place, alike, memory_bytes, listener)
+        fills = (
+            {}
+            if asked.fill is None or script is None
+            else _of_init(survey, script, asked.fill_by, say)
+        )
+        return Surveyed(survey, fills, None, named)
     others = standing_for(asked.fill_from, place)
     first = next(others)
-    alike = _alike(place, asked, script, first)
+    alike, named = _alike(place, asked, script, first)
     file = _same_format(place, first) if is_file else None
     survey = survey_of(place, alike, memory_bytes, listener, file)
     fills, other = _from(survey, first, others, asked.fill_by, memory_bytes)
-    return survey, fills, other
+    return Surveyed(survey, fills, other, named)
 
 
 def _same_format(place: BrokenPlace, other: Checkpoint) -> FileItem:
@@ -117,15 +133,16 @@ def _same_format(place: BrokenPlace, other: Checkpoint) -> FileItem:
 
 def _alike(
     place: BrokenPlace, asked: Asked, script: Script | None, other: Checkpoint | None
-) -> Alike:
-    """What gives the structure where the metadata is lost."""
+) -> tuple[Alike, str]:
+    """What gives the structure where the metadata is lost, and the address of that, if it is a checkpoint."""
     if asked.like is not None:
-        alike = like_checkpoint(next(standing_for(asked.like, place)), place)
+        named = like(asked.like, place)
+        alike = like_checkpoint(named, place)
         refuse_unlike(alike, place, asked.like)
-        return alike
+        return alike, named.address
     if script is not None:
-        return like_script(script.abstract)
-    return like_nothing if other is None else like_checkpoint(other, place)
+        return like_script(script.abstract), ""
+    return (like_nothing, "") if other is None else (like_checkpoint(other, place), other.address)
 
 
 def _from(

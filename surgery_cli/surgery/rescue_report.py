@@ -13,12 +13,13 @@ from surgery_cli.salvage.file import BrokenFile
 from surgery_cli.salvage.filling import Fill
 from surgery_cli.salvage.item import BrokenItem
 from surgery_cli.salvage.leaves import SavedLeaf
-from surgery_cli.salvage.older_steps import number_of
+from surgery_cli.salvage.older_steps import is_run, number_of
 from surgery_cli.salvage.place import fault_beside
 from surgery_cli.salvage.states import Route
 from surgery_cli.salvage.structure import WHOLE, Structure
 from surgery_cli.salvage.survey import Survey
 from surgery_cli.store.locate.items import STEP_METADATA
+from surgery_cli.store.locate.location import Location
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.orbax.sidecars import METADATA, SHARDING
 from surgery_cli.tree.paths import LeafPath
@@ -72,13 +73,12 @@ def _slices(block: tuple[tuple[int, int], ...]) -> str:
 
 
 def rescue_report(
-    survey: Survey, rows: list[reports.SavedRow], like: str | None, other: Checkpoint | None
+    survey: Survey, rows: list[reports.SavedRow], like: str, other: Checkpoint | None
 ) -> reports.Rescued:
-    """The document; ``other`` is the checkpoint that fills what is lost, if one does, and ``like`` what else was named
-    for its structure.
+    """The document; ``other`` is the checkpoint that fills what is lost, if one does, and ``like`` the address of that
+    which gives the structure where the metadata is lost.
     """
     filled_from = None if other is None else other.location
-    named_like = like or ("" if other is None else other.address)
     states = [row.state for row in rows]
     notes: list[Note] = []
     for name, item in survey.items.items():
@@ -96,7 +96,7 @@ def rescue_report(
         ]
         if item.structure.origin not in WHOLE:
             said = f"{front}names and nesting come from {item.structure.origin}"
-            said += f", '{named_like}'" if item.structure.origin == "another checkpoint" else ""
+            said += f", '{like}'" if item.structure.origin == "another checkpoint" else ""
             notes.append(Consequence(DocsPage.RESCUE_LOOK, said))
     for file in survey.place.others:
         if fault := fault_beside(file):
@@ -104,11 +104,7 @@ def rescue_report(
             said = f"'{file.name}' is damaged, and left out{kept}: {fault}"
             notes.append(Consequence(DocsPage.RESCUE_LOOK, said))
     if filled_from is not None and filled_from.shape == "root" and any(r.filled_from for r in rows):
-        step = f"step {filled_from.step} of '{filled_from.root}'"
-        number = number_of(survey.place)
-        before = "" if number is None else f" before {number}"
-        said = f"{step} fills what is not whole: it is the newest{before} that can be read"
-        notes.append(Consequence(DocsPage.RESCUE_WRITES, said))
+        notes.append(Consequence(DocsPage.RESCUE_WRITES, _filled_from(filled_from, survey)))
     if untold := [f"'{row.path}' ({row.filled_type})" for row in rows if row.filled_type]:
         named = listed(untold, 6, word="and")
         said = (
@@ -128,6 +124,20 @@ def rescue_report(
         lost=states.count("lost"),
         notes=notes,
     )
+
+
+def _filled_from(run: Location, survey: Survey) -> str:
+    """Which step of a run fills what is not whole, and why that one, if nobody has named it."""
+    said, number = (
+        f"step {run.step} of '{run.root}' fills what is not whole",
+        number_of(survey.place),
+    )
+    if is_run(run.argument):
+        before = "" if number is None else f" before {number}"
+        return f"{said}: it is the newest{before} that can be read"
+    is_later = number is not None and run.step is not None and run.step > number
+    is_of_it = survey.place.root.parent == run.root
+    return f"{said}: it was saved after {number}" if is_later and is_of_it else said
 
 
 def _described(rows: list[reports.SavedRow]) -> Iterator[str]:

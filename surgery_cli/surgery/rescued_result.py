@@ -38,6 +38,7 @@ from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.aftermath import with_aftermath
 from surgery_cli.store.write.bucket_staging import BucketStaging
 from surgery_cli.store.write.staging import Staging
+from surgery_cli.surgery.rescue_target import Target
 from surgery_cli.words.lists import listed
 
 
@@ -55,7 +56,7 @@ class Rescue(msgspec.Struct, frozen=True):
     donors: dict[str, str]
     memory_bytes: int
 
-    def appear(self, target: Path) -> Path:
+    def appear(self, target: Target) -> Path:
         """Build the result beside its name, prove it, and let it appear; the file of its record.
 
         Raises:
@@ -64,7 +65,7 @@ class Rescue(msgspec.Struct, frozen=True):
         """
         root, linker = self.survey.place.root, Linker(LinkMode.NEVER)
         try:
-            with _staging(target, linker) as staging:
+            with _staging(target.path, linker) as staging:
                 record = self._write(staging, linker, target)
                 if fingerprint(root) != self.before:
                     raise CheckpointError(
@@ -78,15 +79,17 @@ class Rescue(msgspec.Struct, frozen=True):
             with_aftermath(error)
             raise
         except OSError as error:
-            raise with_aftermath(_of_system(error, root, target)) from error
+            raise with_aftermath(_of_system(error, root, target.path)) from error
         is_beside = not record.is_relative_to(staging.new)
         return (
-            target.with_name(record.name) if is_beside else target / record.relative_to(staging.new)
+            target.path.with_name(record.name)
+            if is_beside
+            else target.path / record.relative_to(staging.new)
         )
 
-    def _write(self, staging: Staging | BucketStaging, linker: Linker, target: Path) -> Path:
+    def _write(self, staging: Staging | BucketStaging, linker: Linker, target: Target) -> Path:
         """Everything in its place, read back and put on record; the file of the record."""
-        new = staging.new
+        new = target.step_in(staging.new)
         for name, item in self.survey.items.items():
             was_empty = not self.survey.leaves[name] and name not in self.survey.lost
             if self.kept[name] or was_empty:
@@ -99,9 +102,11 @@ class Rescue(msgspec.Struct, frozen=True):
             is_lost = file_key(other.name) in self.survey.lost
             if not is_lost and other.name != STEP_METADATA and not fault_beside(other):
                 linker.copy_tree(other, new / other.name)
-        filesystem.forget(new)
+        for file in target.files:
+            linker.copy_tree(file, staging.new / file.name)
+        filesystem.forget(staging.new)
         self._write_step_metadata(new, linker)
-        filesystem.forget(new)
+        filesystem.forget(staging.new)
         staging.is_built()
         written = Checkpoint(locate(str(new), staging=True))
         _refuse_faulty(written)
@@ -111,7 +116,7 @@ class Rescue(msgspec.Struct, frozen=True):
                 path = written.path_in(name, one.leaf.path)
                 digests[record_key(written, path)] = proved(one, written, path, self.memory_bytes)
         place = record_path(written)
-        write_record(place, self._record(written, digests, target))
+        write_record(place, self._record(written, digests, target.path))
         return place
 
     def _write_step_metadata(self, new: Path, linker: Linker) -> None:

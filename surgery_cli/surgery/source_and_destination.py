@@ -167,8 +167,10 @@ def _is_checkpoint(path: Path) -> bool:
     return True
 
 
-def path_of(destination: str) -> Path:
+def path_of(destination: str, *, may_renumber: bool = True) -> Path:
     """The path of the destination, at which is looked anew: where that takes requests, they are under way now.
+
+    ``may_renumber``: the command has an ``--as-step``.
 
     Raises:
         DestinationError: it is empty, an address of elsewhere, or reads as a step of a run.
@@ -184,7 +186,7 @@ def path_of(destination: str) -> Path:
             why="a result has a name of its own in one",
             fix=f"e.g. `{path.scheme}://{path.bucket.partition('@')[0]}/runs/new`",
         )
-    refuse_step_of_run(destination)
+    refuse_step_of_run(destination, may_renumber=may_renumber)
     filesystem.forget(path, but_begun=True)
     filesystem.look_ahead(path)
     return path

@@ -91,3 +91,22 @@ def test_all_that_one_killed_run_has_left_is_one_entry(service, tmp_path, surger
     assert ended.out.count("removes it") == len(lines)
     rows = surgery("doctor", f"{service.root}", "--json").document["places"]
     assert left <= {row["path"] for row in rows}
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a checkpoint"])
+@pytest.mark.parametrize("where", ["", "/ed"], ids=["the bucket", "a folder"])
+def test_a_folder_of_runs_is_looked_at_as_on_a_disk(service, tmp_path, surgery, where, beside):
+    for name in ("a", "b"):
+        uploaded(service, SAMPLES / "digits_manager", f"{service.root}{where}/{name}")
+    if beside:
+        uploaded(service, saved(tmp_path / "ck"), f"{service.root}{where}/ck")
+
+    ended = surgery("doctor", f"{service.root}{where}", "--settled", "0", "--json")
+
+    assert ended.code == 0
+    rows = {row["path"]: row for row in ended.document["places"]}
+    assert rows.keys() == {"a", "b"} | ({"ck"} if beside else set())
+    for name in ("a", "b"):
+        assert rows[name]["state"] == "apart"
+        assert rows[name]["todo"] == f"`surgery doctor {service.root}{where}/{name}` looks at them"
+    assert any("'a' and 'b' hold steps or checkpoints" in note for note in ended.document["notes"])

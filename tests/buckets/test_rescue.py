@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
+from etils import epath
 
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, DestinationError
@@ -150,8 +151,31 @@ def _count(number):
 
 def test_what_stands_in_a_bucket_is_not_replaced(service, tmp_path):
     there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
-    with pytest.raises(DestinationError, match="exists"):
+    with pytest.raises(DestinationError, match="is the source itself"):
         surgery.rescue(there, there)
+    other = uploaded(service, saved(tmp_path / "other"), f"{service.root}/other")
+    with pytest.raises(DestinationError, match="exists"):
+        surgery.rescue(there, other)
+
+
+def test_of_a_run_in_a_bucket_comes_one_in_which_a_manager_finds_the_step(bucket, tmp_path):
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        for step in (7, 11):
+            manager.save(step, args=ocp.args.PyTreeSave(TREE))
+    run = uploaded(bucket, tmp_path / "run", "gs://bkt/run")
+    bucket.put("bkt", "run/config.yaml", b"width: 5")
+    bucket.remove(f"run/11/{MARK}")
+
+    surgery.rescue(f"{run}@11", "gs://bkt/runs/new")
+    surgery.rescue("gs://bkt/runs/new", "gs://bkt/more/11")  # a step, as it is called
+
+    assert bucket.content("runs/new/config.yaml") == b"width: 5"
+    for root in ("gs://bkt/runs/new", "gs://bkt/more"):
+        with ocp.CheckpointManager(epath.Path(root)) as manager:
+            assert manager.all_steps() == [11]
+            found = manager.restore(11, args=ocp.args.PyTreeRestore())
+        np.testing.assert_array_equal(found["params"]["w"], TREE["params"]["w"])
+    assert not [key for key in bucket.names("") if "surgery-tmp" in key]
 
 
 @pytest.mark.sampled(4)

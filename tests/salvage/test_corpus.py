@@ -243,7 +243,7 @@ def test_of_a_run_the_broken_step_is_what_a_rescue_is_of(tmp_path):
             manager.save(number, args=ocp.args.StandardSave({"a": np.ones(9), "b": np.ones(9)}))
     (tmp_path / "run" / "2" / "default" / "manifest.ocdbt").unlink()
 
-    with pytest.raises(CheckpointError, match=rf"rescue {tmp_path}/run/2` would find 2 of 2"):
+    with pytest.raises(CheckpointError, match=rf"rescue {tmp_path}/run@2` would find 2 of 2"):
         surgery.inspect(str(tmp_path / "run"))
 
 
@@ -354,7 +354,7 @@ def test_steps_of_a_run_are_named_in_the_order_of_their_numbers(saved, tmp_path)
         surgery.rescue(str(tmp_path / "steps"))
     (problem,) = refused.value.problems
     assert problem.why == "trees stand in '50', '100', '200' and '1000'"
-    assert problem.fix.endswith("/steps/1000'")
+    assert problem.fix.endswith("/steps@1000'")
 
 
 @pytest.mark.parametrize("is_ocdbt", [True, False], ids=["ocdbt", "a file a chunk"])

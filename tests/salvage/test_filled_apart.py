@@ -68,6 +68,38 @@ def test_edits_that_what_fills_a_leaf_has_not_had_are_told(tmp_path, name, fill_
     assert note.startswith(f"`rescale` of 'params/w' is on record of '{more}', and no such run of")
 
 
+RULES = {
+    "an assertion before": lambda plan: {**plan, "edits": [RULE, *plan["edits"]]},
+    "an assertion behind": lambda plan: {**plan, "edits": [*plan["edits"], RULE]},
+    "rules of the whole": lambda plan: {**plan, "check": [{"at": "params/w", "finite": True}]},
+    "a count": lambda plan: {**plan, "edits": [{**plan["edits"][0], "expect": 1}]},
+    "a remark": lambda plan: {**plan, "edits": [{**plan["edits"][0], "note": "half"}]},
+}
+RULE = {"op": "assert", "at": "params/w", "finite": True}
+
+
+@pytest.mark.parametrize("rules", RULES)
+def test_rules_are_no_edits(tmp_path, rules):
+    """Two runs that gave a leaf the same values are one, whatever had to hold of them."""
+    plan = {"edits": [{"op": "rescale", "at": "params/w", "by": 0.5}]}
+    first = saved(tmp_path / "older", {"params": {"w": RNG.normal(size=(4, 4)).astype(np.float32)}})
+    drafts = []
+    for name, document in (("broken", plan), ("also", RULES[rules](plan))):
+        done = surgery.apply(str(first), str(tmp_path / name), plan_from_document(document))
+        drafts.append(done.draft)
+    assert len(set(drafts)) == 1  # they are one draft
+    shutil.rmtree(tmp_path / "broken" / "params.w")
+
+    report = surgery.rescue(str(tmp_path / "broken"), fill_from=str(tmp_path / "also"))
+
+    assert not told(report, "is on record of")
+    other = plan_from_document({"edits": [RULE, {"op": "rescale", "at": "params/w", "by": 0.25}]})
+    surgery.apply(str(first), str(tmp_path / "other"), other)
+    report = surgery.rescue(str(tmp_path / "broken"), fill_from=str(tmp_path / "other"))
+    notes = told(report, "is on record of")
+    assert [note.split(" of ")[0] for note in notes] == ["`rescale`"] * 2
+
+
 @pytest.mark.parametrize("kind", ["file", "checkpoint"])
 def test_the_same_words_with_other_values_are_another_edit(tmp_path, kind):
     """A donor that changed in between has given something else."""

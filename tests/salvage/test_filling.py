@@ -159,10 +159,36 @@ def run(tmp_path):
 def test_of_a_run_the_newest_step_that_is_whole_stands_for_what_is_lost(run, tmp_path):
     done = surgery.rescue(f"{run}@4", str(tmp_path / "new"), fill_from=str(run))
 
-    values = restored(tmp_path / "new" / "default")
+    values = restored(tmp_path / "new" / "4" / "default")
     assert np.array_equal(values["params.kernel"], _tree(2)["params"]["kernel"])
     assert {row.filled_from for row in done.leaves} == {"", f"{run}@2"}
     assert any(f"step 2 of '{run}' fills what is not whole" in note for note in done.notes)
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        (
+            "{run}",
+            "step 2 of '{run}' fills what is not whole: it is the newest before 3 that can be read",
+        ),
+        ("{run}@1", "step 1 of '{run}' fills what is not whole"),
+        ("{run}@2", "step 2 of '{run}' fills what is not whole"),
+        ("{run}@5", "step 5 of '{run}' fills what is not whole: it was saved after 3"),
+        ("{other}@5", "step 5 of '{other}' fills what is not whole"),
+        (
+            "{other}",
+            "step 2 of '{other}' fills what is not whole: it is the newest before 3 that can be read",
+        ),
+    ],
+)
+def test_of_the_step_that_fills_is_said_what_is_so(run, tmp_path, named, said):
+    """That it was chosen by its age, only where nobody has named it."""
+    shutil.copytree(run / "2", run / "5")
+    other = shutil.copytree(run, tmp_path / "other")
+    report = surgery.rescue(f"{run}@3", fill_from=named.format(run=run, other=other))
+    (note,) = [str(one) for one in report.notes if "fills what is not whole" in one]
+    assert note.partition(" [")[0] == said.format(run=run, other=other)
 
 
 def test_a_step_that_is_not_what_was_sealed_stands_for_nothing(run, tmp_path):
@@ -174,7 +200,7 @@ def test_a_step_that_is_not_what_was_sealed_stands_for_nothing(run, tmp_path):
 
     surgery.rescue(f"{run}@4", str(tmp_path / "new"), fill_from=str(run))
 
-    values = restored(tmp_path / "new" / "default")
+    values = restored(tmp_path / "new" / "4" / "default")
     assert np.array_equal(values["params.kernel"], _tree(1)["params"]["kernel"])
 
 

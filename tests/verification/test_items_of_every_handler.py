@@ -259,7 +259,7 @@ def test_what_is_lost_beside_a_damaged_tree_is_left_out_as_doctor_says(saved, tm
     (root / "1/commit_success.txt").unlink()
     (root / "1/commit_success.txt").symlink_to("/nowhere")
     (place,) = surgery.doctor(str(root), settled_seconds=0, read_data=True).places
-    command = f"`surgery rescue {root}/1 NEW --allow-partial` writes a checkpoint of all of them"
+    command = f"`surgery rescue {root}/1 NEW/1 --allow-partial` writes a checkpoint of all of them"
     assert place.todo == f"{command}, without 'json'"
     surgery.rescue(str(root / "1"), str(tmp_path / "new"), allow_partial=True)
     with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:

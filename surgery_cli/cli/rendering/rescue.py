@@ -44,9 +44,10 @@ def render(document: Rescued, page: Page, *, verbose: bool = False) -> None:
         _leaf(row, page)
     page.rest(len(rows) - len(shown), indent=2)
     if document.destination is not None:
+        step = f"step '{document.destination_step}' of " if document.destination_step else ""
         page.line(
             Cell("rescued", "good"),
-            f": {leaves_text(document.written)} in {shown_path(document.destination)}, read back and the same"
+            f": {leaves_text(document.written)} in {step}{shown_path(document.destination)}, read back and the same"
             f"{_taken(document)}",
         )
     page.notes(document.notes, indent=2)

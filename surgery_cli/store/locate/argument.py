@@ -116,8 +116,10 @@ def path_and_step(text: str, step: int | None) -> tuple[Path, int | None, bool]:
     return path_at(found[1]), named, named is None
 
 
-def refuse_step_of_run(text: str) -> None:
+def refuse_step_of_run(text: str, *, may_renumber: bool = True) -> None:
     """Refuse a name of what is to be made that reads as a step of a run: read again, it would be taken for that step.
+
+    ``may_renumber``: the command has an ``--as-step``.
 
     Raises:
         DestinationError: what stands before `@N` or `@latest` is a directory of steps.
@@ -126,8 +128,16 @@ def refuse_step_of_run(text: str) -> None:
     if found is None or not steps_at(path_at(found[1])):
         return
     step = "NEW" if found[2] == "latest" else found[2]
+    own = path_at(found[1]) / step
+    way = f"for a step of the run: name '{found[1]}', with `--as-step {step}`"
+    if not may_renumber:
+        way = (
+            ""
+            if step == "NEW" or filesystem.is_taken(own)
+            else f"for a step of the run: name '{own}'"
+        )
     raise DestinationError(
         f"'{text}' names a step of the run '{found[1]}', and would be a directory beside it",
         why=f"every later command that says '{text}' would read that directory in the place of the step",
-        fix=f"for a step of the run: name '{found[1]}', with `--as-step {step}`; else name another place",
+        fix=f"{way}; else name another place" if way else "name another place",
     )
