@@ -23,7 +23,7 @@ from surgery_cli.store.orbax.ocdbt import SMALL_BYTES, OcdbtStore
 from surgery_cli.store.write.item_plan import ItemPlan, is_converted
 from surgery_cli.surgery.expected_reads import array_of, reads_expected
 from surgery_cli.surgery.preparation import Prepared
-from surgery_cli.surgery.request_tally import Tally, parts
+from surgery_cli.surgery.request_tally import PIECE_BYTES, Tally, parts
 
 TO_OPEN: Final = 1
 """Requests with which TensorStore opens a database: the tree's node. The manifest it is given."""
@@ -50,7 +50,9 @@ def add_values_read(tally: Tally, prepared: Prepared, memory_bytes: int) -> None
             one = arrays.setdefault((id(there[0]), there[1].name), _Read(*there))
             one.add(read, times_each)
         else:
-            files.setdefault(name, []).append(round(read.bytes.usually * times_each))
+            size = read.bytes.usually
+            times = times_each if size >= PIECE_BYTES else 1  # what is smaller is kept
+            files.setdefault(name, []).append(round(size * times))
     _add_chunks(tally, arrays.values())
     own = files.pop(SOURCE, [])
     for name, sizes in files.items():
@@ -159,7 +161,8 @@ def _read_in_blocks(
     for leaf in computed:
         yield leaf.recipe, blocks_of(leaf), times_chunks_read(leaf, memory_bytes, tile)
     for leaf in (leaf for plan in prepared.plans.values() for leaf in plan.packed):
-        # what comes from elsewhere as it is stored there is held against that once it is packed
-        yield leaf.recipe, blocks_of(leaf), 2.0 if leaf.output.is_by_reference else 1.0
+        # what comes from another checkpoint as it is stored there is held against that once it is packed
+        is_compared = leaf.output.is_by_reference and leaf.origin is not None
+        yield leaf.recipe, blocks_of(leaf), 2.0 if is_compared else 1.0
     for one in judged_reads(prepared.draft.checks, computed, memory_bytes):
         yield one.recipe, one.blocks, float(one.times)
