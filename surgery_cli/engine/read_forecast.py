@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import NamedTuple
@@ -32,6 +32,23 @@ class BytesRead(NamedTuple):
         return cls(usually, at_most)
 
 
+class WindowRead(NamedTuple):
+    """A window of a stored leaf that is read: how often it usually is, and how much more often it may be."""
+
+    stored: Stored
+    window: Window
+    times: int
+    more: int = 0
+    is_measured: bool = False
+    """It is read to be measured, before there is a block."""
+
+    @property
+    def bytes(self) -> BytesRead:
+        """Of its values, as often as they are read."""
+        each = window_bytes(self.stored, self.window)
+        return BytesRead(each * self.times, each * (self.times + self.more))
+
+
 def bytes_read(
     recipes: Iterable[Recipe],
     partly: Iterable[tuple[Recipe, Sequence[Window]]] = (),
@@ -48,17 +65,23 @@ def bytes_read(
     return BytesRead.sum(_bytes_read(*one, measured) for one in chain(whole, parts))
 
 
-def times_read(recipe: Recipe, blocks: Sequence[Window], memory_bytes: int) -> float:
-    """How often what these blocks of a recipe are made of is read: more than once where something is measured."""
-    once_read = sum(window_bytes(*one) for window in blocks for one in reads(recipe, window))
-    made = Composition(recipe, memory_bytes)
-    return _bytes_read(made, blocks, set()).usually / once_read if once_read else 0
+def windows_read(
+    recipe: Recipe, blocks: Sequence[Window], memory_bytes: int, measured: set[int]
+) -> Iterator[WindowRead]:
+    """What is read of stored leaves to make these blocks of a recipe; ``measured``: see ``bytes_read``."""
+    return _windows_read(Composition(recipe, memory_bytes), blocks, measured)
 
 
 def _bytes_read(made: Composition, blocks: Sequence[Window], measured: set[int]) -> BytesRead:
+    """What these blocks of a recipe read."""
+    return BytesRead.sum(one.bytes for one in _windows_read(made, blocks, measured))
+
+
+def _windows_read(
+    made: Composition, blocks: Sequence[Window], measured: set[int]
+) -> Iterator[WindowRead]:
     """What these blocks of a recipe read, ``measured`` being there, to which is added what is measured for them."""
     held: set[int] = set()
-    total = more = 0
     needed = (one.order for one in made.measured if id(one.part) not in measured)
     new = {id(part): part for order in needed for part in order if id(part) not in measured}
     again = made.kept_again if new else frozenset()
@@ -71,19 +94,15 @@ def _bytes_read(made: Composition, blocks: Sequence[Window], measured: set[int])
             for stored, read in inputs_read(part, block):
                 is_held = is_all and id(stored) in again and anew == 1
                 if id(stored) not in held:
-                    each = window_bytes(stored, read)
-                    total += each * (1 if is_held else anew * usual)
-                    more += 0 if is_held else each * anew * (most - usual)
+                    times = (1, 0) if is_held else (anew * usual, anew * (most - usual))
+                    yield WindowRead(stored, read, *times, is_measured=True)
                 if is_held:
                     held.add(id(stored))
     for window in blocks:
         passes = len(made.passes(window))
-        total += passes * sum(
-            window_bytes(part, read)
-            for part, read in reads(made.recipe, window)
-            if passes > 1 or id(part) not in held
-        )
-    return BytesRead(total, total + more)
+        for stored, read in reads(made.recipe, window):
+            if passes > 1 or id(stored) not in held:
+                yield WindowRead(stored, read, passes)
 
 
 def _blocks(made: Composition) -> list[Window]:

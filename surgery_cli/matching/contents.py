@@ -181,9 +181,13 @@ class Holdings:
 
         Then it is held against it part by part, as far as no axis is cut or joined.
         """
+        return self.bytes_to_compare(old, new) > self._limit
+
+    def bytes_to_compare(self, old: Family, new: Family) -> int:
+        """How much memory it takes to hold a leaf against another one as a whole, in any order."""
         count = max(len(old.members), len(new.members))
         sizes = (family.spec.bytes * len(family.members) // count for family in (old, new))
-        return 4 * sum(sizes) > self._limit
+        return 4 * sum(sizes)
 
     def _is_same_in_parts(self, old: Family, new: Family, form: Form) -> bool:
         """True if each leaf is what the form says, held against it by parts."""

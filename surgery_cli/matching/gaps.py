@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from surgery_cli.matching.arrangements import Arrangement
 from surgery_cli.matching.containers import differing
-from surgery_cli.matching.families import Family
+from surgery_cli.matching.contents import Holdings
+from surgery_cli.matching.families import Family, families_of
+from surgery_cli.matching.forms import Form
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec, TreeSpec, nodes_above
 from surgery_cli.words.series import folded, in_series
@@ -43,6 +46,25 @@ def open_values(family: Family, why: str) -> Open:
     what = OTHER_VALUES + "".join(why.partition(": ")[1:])
     rule = {"op": "assert", "at": family.pattern, "exists": False}
     return Open(family.members[0], what, "b", family.members, rule, family)
+
+
+def open_in_place(
+    here: Mapping[LeafPath, LeafSpec],
+    unplaced: Mapping[LeafPath, LeafSpec],
+    made: TreeSpec,
+    holdings: Holdings,
+) -> list[Open]:
+    """Leaves of the new tree that are in no pair, and whose names have other values in what is made of the old one."""
+    olds, stay = ({tuple(map(str, path)): path for path in tree} for tree in (here, made))
+    found = []
+    for new in (one for family in families_of(unplaced) for one in family.single()):
+        keys = tuple(map(str, new.members[0]))
+        if keys not in olds or keys not in stay or _difference(made[stay[keys]], new.spec):
+            continue
+        (old,) = families_of({olds[keys]: here[olds[keys]]})
+        if not holdings.fitting(old, new, [Form(Arrangement())]):
+            found.append(open_values(new, ""))
+    return found
 
 
 def open_between(made: TreeSpec, wanted: TreeSpec) -> list[Open]:

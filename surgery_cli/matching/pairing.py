@@ -35,6 +35,14 @@ class Pairing(msgspec.Struct, frozen=True):
     joins: list[Fusion] = []
     """Leaves of the new tree that are put together last; pairs are of their parts."""
 
+    @property
+    def placed(self) -> set[LeafPath]:
+        """The leaves of the new tree of which it is known what they are made of."""
+        new = {
+            path for pair in (*self.pairs, *self.copies, *self.drops) for path in pair.new.members
+        }
+        return new.union(*(one.whole.members for one in self.joins))
+
 
 _Moves: TypeAlias = Mapping[LeafPath, tuple[LeafPath, Moved]]
 """Where leaves stand that moved with a subtree, and which."""

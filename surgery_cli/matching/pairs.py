@@ -33,7 +33,6 @@ _SOMEWHAT: Final = 0.3
 _FEW: Final = "its values are the same: one number, or few"
 SAME: Final = "its values are the same, bit by bit"
 OTHERS: Final = "its values are others"
-_TOO_LARGE: Final = "it holds the same values, in an order that more `--memory` would tell"
 _SIBLINGS: Final = "its axes, or those of what stands beside it, would be in another order"
 _AHEAD: Final = 0.06
 """By so much the names of a pair must be more alike than those of the next best."""
@@ -193,7 +192,7 @@ def _by_values(
         if turned:
             return pair(turned[0], Certainty.SURE, SAME, "once halves of its axis take turns")
         if agree and holdings.is_large(old, new):
-            return pair(form, at_most, *why, _TOO_LARGE)
+            return pair(form, Certainty.GUESS, _untried(match, holdings.bytes_to_compare(old, new)))
         if agree and (ordered := in_order(old, new, match.forms, holdings)):
             old, new, form = ordered
             return pair(form, Certainty.SURE, SAME, "its layers stand in another order")
@@ -223,6 +222,18 @@ def _unexplained(match: Match) -> str:
         "its values are the same in an order that is none of those tried: "
         f"{tried}, each with halves of an axis in turns{more}"
     )
+
+
+def _untried(match: Match, enough: int) -> str:
+    """The same where memory has no room to try most orders; those that keep axes whole were tried part by part."""
+    ways = [way.text or "as they stand" for way in match.forms if way.arrangement.keeps_axes_whole]
+    than = (
+        f"another order than {listed(ways, 4, word='or')}"
+        if ways
+        else "an order that was not tried"
+    )
+    room = f"`--memory {-(-enough // (1 << 20))}MiB` has room to try more"
+    return f"its values are the same in {than}: {room}"
 
 
 RANKS: Final = (Certainty.GUESS, Certainty.LIKELY, Certainty.SURE)

@@ -10,7 +10,7 @@ from surgery_cli.errors import PlanError, SurgeryError
 from surgery_cli.matching.containers import differing
 from surgery_cli.matching.contents import Holdings
 from surgery_cli.matching.edits import Step, edits_of
-from surgery_cli.matching.gaps import open_between, open_containers
+from surgery_cli.matching.gaps import open_between, open_containers, open_in_place
 from surgery_cli.matching.pairing import paired
 from surgery_cli.matching.trial import paired_by_values
 from surgery_cli.optimizer.detect.survey import survey
@@ -81,6 +81,10 @@ def derive(
         notes += untold(found.pairs)
     notes += against_names(found.pairs)
     left = [*open_between(made, wanted.tree), *open_containers(made, wanted.tree, there)]
+    if both is not None and by_values is not None:
+        with as_opened(*both_opened):
+            unplaced = {path: spec for path, spec in there.items() if path not in found.placed}
+            left += open_in_place(here, unplaced, made, both)
     return derivation_of(
         checkpoint, here, wanted, found, steps, left, said, both.read_bytes if both else 0, notes
     )

@@ -12,6 +12,8 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
 from surgery_cli.store.write.item import copied_leaves
+from surgery_cli.store.write.item_plan import Way
+from surgery_cli.store.write.strategy import is_per_leaf
 from surgery_cli.surgery.preparation import Prepared
 
 
@@ -36,11 +38,13 @@ def reads_expected(prepared: Prepared) -> list[Reads]:
         return []
     computed = [leaf for item in prepared.plans.values() for leaf in item.computed]
     judged = judged_recipes(prepared.draft.checks, computed)
-    for stored in stored_in(*(leaf.recipe for leaf in computed), *judged):
+    packed = [leaf for item in prepared.plans.values() for leaf in item.packed]
+    for stored in stored_in(*(leaf.recipe for leaf in (*computed, *packed)), *judged):
         if (there := array_of(prepared, stored)) is not None:
             _of(found, there[0]).names.add(there[1].name)
     for name, item in prepared.plans.items():
-        for leaf in copied_leaves(item, compact=prepared.compact[name]):
+        in_files = item.of(Way.RAW) if is_per_leaf(item.item) else ()
+        for leaf in (*copied_leaves(item, compact=prepared.compact[name]), *in_files):
             for taken in leaf.taken:
                 _of(found, taken.store).encoded.add(taken.array.name)
     return [Reads(store, names - encoded, encoded) for store, names, encoded in found.values()]

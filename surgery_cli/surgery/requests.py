@@ -36,12 +36,13 @@ from surgery_cli.surgery.export_requests import add_export
 from surgery_cli.surgery.exporting import export_document
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.surgery.read_requests import TOGETHER_BYTES, add_values_read, requests_in_files
 from surgery_cli.surgery.replacing_requests import LINE_BYTES, add_replacing, names_built
-from surgery_cli.surgery.request_tally import Tally, parts
+from surgery_cli.surgery.request_tally import Tally
 from surgery_cli.surgery.sealing_costs import add_sealing
 from surgery_cli.surgery.space import record_bytes
 from surgery_cli.surgery.step_requests import LOCK_BYTES, add_step
-from surgery_cli.surgery.value_requests import add_values_read, add_written, transactions
+from surgery_cli.surgery.value_requests import add_written, transactions
 
 _LOOKS_AT_SOURCE: Final = 2
 """Lists of a source, once all is read: whether it is what it was."""
@@ -176,8 +177,10 @@ def _add_checkpoint(
     _add_carried(tally, prepared, target)
     for name, plan in prepared.kept_plans.items():
         compact = prepared.compact[name]
+        is_sent = isinstance(target, BucketPath)  # what is written to a disk is not held in memory
         is_read_before = buffered or (is_per_leaf(plan.item) and not options.distributed)
-        add_written(tally, plan, memory_bytes, compact=compact, buffered=is_read_before)
+        is_buffered = is_sent and is_read_before
+        add_written(tally, plan, memory_bytes, compact=compact, buffered=is_buffered)
     add_step(tally, prepared, target)
     for name, plan in prepared.kept_plans.items():
         if isinstance(plan.item, PytreeItem):
@@ -228,13 +231,18 @@ def _sidecars(item: PytreeItem) -> list[Path]:
 
 def _add_file(tally: Tally, plan: ItemPlan, *, buffered: bool) -> None:
     """A format that is files: written anew, or as a database with two small files."""
+    sizes = [leaf.spec.bytes for leaf in plan.leaves]
+    size = sum(sizes)
+    # what says where values are stands beside each of them: it is read as the result is opened
+    apart = 1 + sum(one >= TOGETHER_BYTES for one in sizes)
+    beside = min(apart * TOGETHER_BYTES, size)
     if is_converted(plan.item):
         tally.write(3 if buffered else 4, objects=3)
         tally.copy(1, LOCK_BYTES)  # the mark
+        tally.read_back(apart, beside)
         return
-    size = sum(leaf.spec.bytes for leaf in plan.leaves)
     tally.write_file(size)
-    tally.read_back(parts(size), size)
+    tally.read_back(apart + requests_in_files(sizes), size + beside)
 
 
 def _add_journal(tally: Tally, prepared: Prepared, memory_bytes: int) -> None:

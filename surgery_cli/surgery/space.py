@@ -86,18 +86,24 @@ def record_bytes(prepared: Prepared, options: Options) -> int:
 
 def is_all_copied(prepared: Prepared, destination: Path | None, options: Options) -> bool:
     """True if what no edit touches cannot be shared: as asked for, on another filesystem, or as another's files."""
-    if destination is None or options.link == "never":
-        is_there = isinstance(prepared.checkpoint.location.root, BucketPath)
-        return options.link == "never" or is_there
     root = prepared.checkpoint.location.root
-    if isinstance(destination, BucketPath):  # a service has no links
+    if is_copied(root, prepared, destination, options):
         return True
-    there = filesystem.status(standing_parent(destination))
-    if there.st_dev != filesystem.status(root).st_dev:
+    return destination is not None and any(map(is_sharing_forbidden, _first_files(prepared)))
+
+
+def is_copied(place: Path, prepared: Prepared, destination: Path | None, options: Options) -> bool:
+    """True if the files of a place are not shared: as asked for, or since they are on another filesystem.
+
+    Without a ``destination`` the result is taken to stand beside the source.
+    """
+    root = prepared.checkpoint.location.root
+    beside = root if destination is None else destination
+    # a service has no links
+    if options.link == "never" or any(isinstance(one, BucketPath) for one in (place, beside)):
         return True
-    return not isinstance(root, BucketPath) and any(
-        map(is_sharing_forbidden, _first_files(prepared))
-    )
+    there = root if destination is None else standing_parent(destination)
+    return filesystem.status(there).st_dev != filesystem.status(place).st_dev
 
 
 def _first_files(prepared: Prepared) -> Iterator[Path]:

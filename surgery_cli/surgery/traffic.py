@@ -26,7 +26,7 @@ from surgery_cli.surgery.record_costs import bytes_to_check
 from surgery_cli.surgery.request_minutes import minutes
 from surgery_cli.surgery.requests import requests_of_run
 from surgery_cli.surgery.sealing_costs import bytes_to_seal
-from surgery_cli.surgery.space import is_all_copied
+from surgery_cli.surgery.space import is_all_copied, is_copied
 
 
 class Traffic(msgspec.Struct, frozen=True):
@@ -74,9 +74,13 @@ def costs(
         if prepared.compact[name]:
             as_stored = [leaf for leaf in plan.leaves if leaf.taken]
         else:
-            outside = prepared.references[name].outside_bytes
-            linked += prepared.references[name].linked_bytes - outside
-            copied += outside
+            costs_of = prepared.references[name]
+            copied += costs_of.outside_bytes
+            for place, count in costs_of.shared_bytes.items():
+                if is_copied(place, prepared, destination, options):
+                    copied += count
+                else:
+                    linked += count
         raw += sum(leaf.taken_bytes for leaf in as_stored)
     written, read = written + raw, read + raw
     judged = judged_reads(prepared.draft.checks, made, memory_bytes)

@@ -136,3 +136,42 @@ def test_no_command_ends_well_over_what_was_replaced_meanwhile(
     assert done.code in (3, 4), done
     assert "changed while it was " in done.err, done
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(before - MADE)
+
+
+@pytest.mark.parametrize("goes_first", [False, True], ids=["replaced", "removed and replaced"])
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("words", [("--stats",), ("--digests",), ()], ids=str)
+def test_a_checkpoint_that_is_exchanged_at_any_request_is_told_as_changed(
+    service, tmp_path, surgery, words, layout, goes_first
+):
+    """Between its manifest and a node, it was called damaged, with the advice to copy it again."""
+    old = saved(tmp_path / "old", LARGE, **layout)
+    new = saved(tmp_path / "new", OTHER, **layout)
+    place = f"{service.root}/ck"
+    told = []
+    for number in range(1, 100):
+        for name in service.names("ck/"):
+            service.remove(name)
+        uploaded(service, old, place)
+        filesystem.forget(service.root)
+        seen = []
+
+        def before(request, number=number, seen=seen):
+            seen.append(request)
+            if len(seen) == number:
+                if goes_first:
+                    for name in service.names("ck/"):
+                        service.remove(name)
+                uploaded(service, new, place)
+
+        service.before = before
+        done = surgery("inspect", place, *words, "--json")
+        service.before = lambda request: None
+        if len(seen) < number:
+            break
+        if done.code:
+            assert done.code == 3, done
+            told.append(done.out + done.err)
+    assert number > 3
+    assert told
+    assert [one for one in told if "changed while it was read" not in one] == []

@@ -55,7 +55,27 @@ credential_process = /nowhere/program
 endpoint_url = 127.0.0.1:9
 [profile region]
 region = eu west
+[profile no-program]
+credential_process = /etc/passwd
+[profile token]
+web_identity_token_file = /nowhere/token
+role_arn = arn:aws:iam::123456789012:role/x
+[profile code]
+mfa_serial = arn:aws:iam::123456789012:mfa/me
+role_arn = arn:aws:iam::123456789012:role/x
+source_profile = keys
+[profile beyond]
+role_arn = arn:aws:iam::123456789012:role/y
+source_profile = code
+[profile keys]
+aws_access_key_id = key
+aws_secret_access_key = secret
 """
+ROLE_TOKEN = "AWS_WEB_IDENTITY_TOKEN_FILE"
+CONTAINER_TOKEN = "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"
+CONTAINER = "AWS_CONTAINER_CREDENTIALS_FULL_URI"
+CHECKSUMS = "AWS_REQUEST_CHECKSUM_CALCULATION"
+REGIONAL = "AWS_S3_US_EAST_1_REGIONAL_ENDPOINT"
 AMAZON = {
     "no such profile": ("AWS_PROFILE", "nowhere", "profile (nowhere)", "correct AWS_PROFILE"),
     "endpoint": ("AWS_ENDPOINT_URL", "127.0.0.1:9", "127.0.0.1:9", "give AWS_ENDPOINT_URL with"),
@@ -73,7 +93,18 @@ AMAZON = {
     "single sign-on": (CONFIG, "sso", '"nowhere"', "mend that in '"),
     "program": (CONFIG, "program", "'/nowhere/program'", "correct `credential_process` in '"),
     "retries": ("AWS_RETRY_MODE", "often", '"often"', "correct AWS_RETRY_MODE"),
-    "tries": ("AWS_MAX_ATTEMPTS", "many", "'many'", "AWS_MAX_ATTEMPTS"),
+    "tries": ("AWS_MAX_ATTEMPTS", "many", "'many' is no number", "correct AWS_MAX_ATTEMPTS"),
+    "a letter": ("AWS_MAX_ATTEMPTS", "x", "'x' is no number", "correct AWS_MAX_ATTEMPTS"),
+    "no program": (CONFIG, "no-program", "'/etc/passwd'", "correct `credential_process` in '"),
+    "role's token": (ROLE_TOKEN, "/nowhere/token", "'/nowhere/token'", f"correct {ROLE_TOKEN}"),
+    "in a file": (CONFIG, "token", "'/nowhere/token'", "correct `web_identity_token_file` in '"),
+    "container's token": (CONTAINER_TOKEN, "/nowhere/t", "'/nowhere/t'", CONTAINER_TOKEN),
+    "container": (CONTAINER, "http://example.com/x", "'example.com'", f"correct {CONTAINER}"),
+    "a code": (CONFIG, "code", "'code' has `mfa_serial`", "--profile code` prints"),
+    "a code for another": (CONFIG, "beyond", "'code' has `mfa_serial`", "--profile code` prints"),
+    "checksums": (CHECKSUMS, "maybe", "maybe", f"correct {CHECKSUMS}"),
+    "mode": ("AWS_DEFAULTS_MODE", "odd", "odd", "correct AWS_DEFAULTS_MODE"),
+    "regional": (REGIONAL, "odd", "odd", f"correct {REGIONAL}"),
     "certificates": ("AWS_CA_BUNDLE", "/nowhere/ca", "'/nowhere/ca'", "correct AWS_CA_BUNDLE"),
 }
 """For each mistake a variable with its value (of bytes, what its file holds), or a profile of the file above; what the
@@ -85,12 +116,25 @@ WITHOUT_KEYS = {
     "another profile",
     "single sign-on",
     "program",
+    "no program",
+    "role's token",
+    "in a file",
+    "container's token",
+    "container",
+    "a code",
+    "a code for another",
+}
+BESIDE = {
+    "role's token": {"AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/x"},
+    "container's token": {CONTAINER: "http://127.0.0.1:9/x"},
+    "regional": {"AWS_DEFAULT_REGION": "us-east-1"},
 }
 
 
 def settings_of(mistake, url, place):
     name, value, _, _ = AMAZON[mistake]
     found = {"AWS_ENDPOINT_URL": url, **({} if mistake in WITHOUT_KEYS else KEYS)}
+    found |= BESIDE.get(mistake, {})
     if name == CONFIG:
         (place / "config").write_bytes(CONFIG)
         found |= {"AWS_CONFIG_FILE": str(place / "config"), "AWS_PROFILE": value}
@@ -114,6 +158,7 @@ def test_a_wrong_setting_of_amazon_is_no_outage(s3, tmp_path, mistake, kind):
     assert second.startswith("  a setting is wrong: ")
     assert why in second
     assert fix in third
+    assert len(set(re.findall(r"AWS_\w+", third))) <= 1, "others are not wrong"
     assert "later" not in said
     assert s3.log == []
     assert took < 20
@@ -146,6 +191,10 @@ def test_an_emulator_for_one_library_alone_is_refused_at_once(bucket, tmp_path, 
         ("storage.googleapis.com", True),
         ("restricted.googleapis.com", True),
         ("private.googleapis.com", True),
+        ("googleapis.com", True),
+        ("storage-xyz.p.googleapis.com", True),
+        ("storage.us-central1.rep.googleapis.com:443", True),
+        ("storage.us-central1.rep.googleapis.com.example.org", False),
         ("googleapis.com.example.org", False),
         ("notgoogleapis.com", False),
     ],
@@ -161,6 +210,61 @@ def test_google_s_own_addresses_are_no_emulator(monkeypatch, name, host, is_goog
     monkeypatch.setenv(name, f"https://{host}")
     with nullcontext() if is_google else pytest.raises(WrongSetting):
         check_settings()
+
+
+TWO_ADDRESSES = {
+    "another port": ("http://127.0.0.1:9", "http://127.0.0.1:10", "two addresses"),
+    "another host": ("http://one:9", "http://two:9", "two addresses"),
+    "another way": ("http://one:443", "https://one", "two addresses"),
+    "one is Google's": ("http://one:9", "https://storage.googleapis.com", "is Google"),
+    "the other is": ("https://x.p.googleapis.com", "http://one:9", "is Google"),
+    "the same": ("http://one:9", "http://one:9", None),
+    "without a scheme": ("one:9", "http://one:9", None),
+    "with a slash": ("http://one:9/", "http://one:9", None),
+    "this machine": ("http://localhost:9", "http://127.0.0.1:9", None),
+    "the usual port": ("http://one", "http://one:80", None),
+    "two ways to Google": ("https://storage.googleapis.com", "https://x.p.googleapis.com", None),
+}
+
+
+@pytest.mark.parametrize("which", TWO_ADDRESSES)
+def test_both_libraries_go_to_one_service(monkeypatch, which):
+    """One would read what the other has not written; both were set, so that nothing was said."""
+    from surgery_cli.store.filesystem.google_settings import check_settings
+    from surgery_cli.store.filesystem.wrong_settings import WrongSetting
+
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    one, other, said = TWO_ADDRESSES[which]
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", one)
+    monkeypatch.setenv("TENSORSTORE_GCS_HTTP_URL", other)
+    if said is None:
+        check_settings()
+        return
+    with pytest.raises(WrongSetting) as refused:
+        check_settings()
+    assert said in refused.value.why
+    for name, url in (("STORAGE_EMULATOR_HOST", one), ("TENSORSTORE_GCS_HTTP_URL", other)):
+        assert f"{name}={url}" in refused.value.why
+
+
+def test_a_second_address_is_refused_before_anything_is_asked(bucket, tmp_path):
+    uploaded(bucket, saved(tmp_path / "ck"), "gs://bkt/ck")
+    bucket.log.clear()
+    hosts = {"STORAGE_EMULATOR_HOST": bucket.url, "TENSORSTORE_GCS_HTTP_URL": "http://127.0.0.1:9"}
+    code, said, took = ran(hosts, tmp_path, "verify", "gs://bkt/ck")
+    assert (code, bucket.log) == (3, [])
+    assert "are two addresses" in said.splitlines()[1]
+    assert took < 20
+
+
+def test_a_key_file_that_nobody_reads_is_not_looked_at(bucket, tmp_path):
+    """An emulator that is asked with a token for testing needs none."""
+    uploaded(bucket, saved(tmp_path / "ck"), "gs://bkt/ck")
+    hosts = {"STORAGE_EMULATOR_HOST": bucket.url, "TENSORSTORE_GCS_HTTP_URL": bucket.url}
+    given = {"GOOGLE_APPLICATION_CREDENTIALS": "/nowhere", "GOOGLE_AUTH_TOKEN_FOR_TESTING": "a"}
+    for words in commands("gs://bkt/ck").values():
+        code, said, _ = ran(hosts | given, tmp_path, *words)
+        assert code == 0, said
 
 
 def test_gcsfs_s_word_for_no_emulator_is_none(monkeypatch):

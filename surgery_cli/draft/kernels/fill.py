@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from surgery_cli.draft.expression import Made, Recipe
 from surgery_cli.draft.kernel import Kernel, Kit, Measurement, Place
+from surgery_cli.draft.kernels.convert import Convert
 from surgery_cli.errors import ValueRefusal
 from surgery_cli.tree.dtypes import is_complex, is_floating
 from surgery_cli.words.advice import worded
@@ -68,3 +70,14 @@ class Spread(Kernel, frozen=True, tag="spread"):
 def _is_lost(mean: Any, one: Any) -> Any:
     """Whether a number that is not 0 has become 0."""
     return ((mean != 0) & (one == 0)).any()
+
+
+def is_one_number(recipe: Recipe) -> bool:
+    """True for a leaf that holds one number in all its elements, as is known before it is made."""
+    while isinstance(recipe, Made) and recipe.spec.size and not isinstance(recipe.kernel, Fill):
+        if len(recipe.inputs) != 1 or not isinstance(recipe.kernel, Spread | Convert):
+            return False
+        recipe = recipe.inputs[0]
+        if recipe.spec.size == 1:
+            return True
+    return isinstance(recipe, Made) and isinstance(recipe.kernel, Fill)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from surgery_cli.store.filesystem.amazon_credentials import check_roles
 from surgery_cli.store.filesystem.amazon_settings import check_made, settings_told
 from surgery_cli.store.filesystem.fsspec_service import FsspecService, md5_of
 from surgery_cli.store.filesystem.object_service import (
@@ -239,7 +240,14 @@ class AmazonS3(FsspecService):
             made = await client.set_session()
             certificates = client.session.get_config_variable("ca_bundle")
             check_made(made.meta.endpoint_url, certificates)
-            return client.anon or await client.session.get_credentials() is not None
+            if client.anon:
+                return True
+            session = client.session
+            held = await session.get_credentials()
+            if held is not None:
+                profiles = session.full_config["profiles"]
+                check_roles(held.method, session.profile or "default", profiles)
+            return held is not None
 
         with settings_told():
             client = S3FileSystem(skip_instance_cache=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from surgery_cli.store.filesystem.wrong_settings import WrongSetting
 from surgery_cli.words.lists import listed
@@ -46,6 +48,7 @@ _OF_OTHERS: Final = (
     "TokenRetrievalError",
 )
 """What comes of asking somebody for credentials, or of the way there, not of a setting; some are of new releases."""
+_OF_FILES: Final = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 _ENDPOINT: Final = _Setting(("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), "endpoint_url")
 _CERTIFICATES: Final = _Setting(("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"), "ca_bundle")
 
@@ -64,12 +67,17 @@ def settings_told() -> Iterator[None]:
         yield
     except of_others:
         raise
-    except FileNotFoundError as error:  # a program that gives credentials
-        raise WrongSetting(
-            f"there is no '{error.filename}'", f"correct `credential_process` in {_files()}"
-        ) from error
+    except _OF_FILES as error:
+        if error.filename is None:
+            raise
+        why = f"'{error.filename}' cannot be read or run: {error.strerror}"
+        if isinstance(error, FileNotFoundError):
+            why = f"there is no '{error.filename}'"
+        names = [name for name, value in _given().items() if value == error.filename]
+        process = f"`credential_process` in {settings_files()}"  # a program that gives credentials
+        raise WrongSetting(why, f"correct {listed(names, word='or') or process}") from error
     except (exceptions.BotoCoreError, ValueError) as error:
-        raise WrongSetting(" ".join(str(error).split())[:300], _fix(error)) from error
+        raise WrongSetting(_why(error), _fix(error)) from error
 
 
 def check_made(endpoint: str, certificates: str | None) -> None:
@@ -94,13 +102,47 @@ def _fix(error: Exception) -> str:
     if name == "PartialCredentialsError":
         return f"give `{known['cred_var']}` as well, or leave both out"
     if name == "InvalidConfigError":
-        return f"mend that in {_files()}"
+        return f"mend that in {settings_files()}"
     if name in _SETTINGS:
         return f"correct {_place(_SETTINGS[name])}"
     if isinstance(error, ValueError) and "endpoint" in str(error):
         return _fix_of_endpoint()
-    names = sorted(one for one in os.environ if one.startswith("AWS_"))
-    return f"it is set by {listed(names, word='or')}, or in {_files()}" if names else _files()
+    names = _named_in(str(error))
+    return f"correct {listed(names, word='or')}" if names else f"mend that in {settings_files()}"
+
+
+_QUOTED: Final = re.compile(r"""'([^']+)'|"([^"]+)\"""")
+_NO_NUMBER: Final = re.compile(r"invalid literal for (int|float)\(\).*?: (.*)")
+
+
+def _why(error: Exception) -> str:
+    """What botocore says, or Python where botocore makes a number of a text."""
+    said = " ".join(str(error).split())[:300]
+    return _NO_NUMBER.sub(r"\2 is no number", said)
+
+
+def _named_in(said: str) -> list[str]:
+    """The variables whose value an error is about: that is said in it, or at least the host that is part of it."""
+    quoted = ["".join(pair) for pair in _QUOTED.findall(said)]
+    words = [word.strip(".,:;") for word in said.split()]
+    given = _given()
+    for told in (quoted, words):
+        if names := [name for name, value in given.items() if value in told]:
+            alike = {name: _likeness(name, said) for name in names}
+            return [name for name in names if alike[name] == max(alike.values())]
+    return [name for name, value in given.items() if urlsplit(value).hostname in quoted]
+
+
+def _likeness(name: str, said: str) -> int:
+    """How many words of a variable's name are said: a value may stand there that is not what is wrong."""
+    words = set(said.lower().split())
+    return sum(word in words for word in name.lower().split("_"))
+
+
+def _given() -> dict[str, str]:
+    """The variables of Amazon's tools that are set."""
+    found = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    return {name: value for name, value in sorted(found.items()) if value}
 
 
 def _fix_of_endpoint() -> str:
@@ -112,7 +154,11 @@ def _place(setting: _Setting) -> str:
     for name in setting.variables:
         if os.environ.get(name):
             return name
-    return f"`{setting.key}` in {_files()}" if setting.key else listed(setting.variables, word="or")
+    return (
+        f"`{setting.key}` in {settings_files()}"
+        if setting.key
+        else listed(setting.variables, word="or")
+    )
 
 
 def _mend(path: Any) -> str:
@@ -121,7 +167,7 @@ def _mend(path: Any) -> str:
     return f"mend '{path}'{by}"
 
 
-def _files() -> str:
+def settings_files() -> str:
     """The files in which settings stand, that are there."""
     named = [os.environ.get(name) or default for name, default in _FILES.items()]
     there = [name for name in named if Path(name).expanduser().is_file()]

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import Final
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
 from surgery_cli.store.filesystem.wrong_settings import WrongSetting
 
 KEY_FILE: Final = "GOOGLE_APPLICATION_CREDENTIALS"
-_OF_GOOGLE: Final = re.compile(r"https?://([\w-]+\.)?googleapis\.com(/|:|$)")
-"""Google's own service, also by the ways to it from inside of a network (`restricted`, `private`)."""
+_TESTING: Final = "GOOGLE_AUTH_TOKEN_FOR_TESTING"
+"""What TensorStore sends in the place of any credentials; gcsfs needs none for an emulator."""
+_OF_GOOGLE: Final = "googleapis.com"
+"""Google's own service, also by the ways to it from inside of a network, of a region, or of the user's own."""
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1", "0.0.0.0")  # noqa: S104 - compared alone
+"""Names of this machine: emulators tell any of them."""
+_PORTS: Final = {"http": 80, "https": 443}
 _HOSTS: Final = {"STORAGE_EMULATOR_HOST": "gcsfs", "TENSORSTORE_GCS_HTTP_URL": "TensorStore"}
 """Which variable says to whom where the service is."""
 _AS_UNSET: Final = ("", "default", "empty")
@@ -23,24 +28,51 @@ def check_settings() -> None:
     """See that both libraries go to the same service, and find there who asks, before they are set to work.
 
     Raises:
-        WrongSetting: one of them alone would go to an emulator, and the other to Google's own service; or the file of
-            credentials that was named cannot be one.
+        WrongSetting: one of them alone would go to an emulator, and the other to Google's own service, or to another
+            emulator; or the file of credentials that was named cannot be one.
     """
     where = {name: os.environ.get(name, "") for name in _HOSTS}
     elsewhere = {name: url for name, url in where.items() if _is_elsewhere(url)}
     if len(elsewhere) == 1:
         ((given, url),) = elsewhere.items()
         (lacking,) = _HOSTS.keys() - elsewhere.keys()
+        is_set = where[lacking] not in _AS_UNSET
         raise WrongSetting(
-            f"{given}={url} sends {_HOSTS[given]} to an emulator, and {lacking} is not set:"
-            f" {_HOSTS[lacking]} would ask Google",
+            f"{given}={url} sends {_HOSTS[given]} to an emulator, and "
+            + (f"{lacking}={where[lacking]} is Google" if is_set else f"{lacking} is not set")
+            + f": {_HOSTS[lacking]} would ask Google",
             f"set {lacking} to the same address, or unset {given}",
         )
-    _check_key_file()
+    if len(set(map(_address, elsewhere.values()))) > 1:
+        told = " and ".join(f"{name}={url} for {_HOSTS[name]}" for name, url in elsewhere.items())
+        raise WrongSetting(
+            f"{told} are two addresses: one would not see what the other writes",
+            f"set {' and '.join(elsewhere)} to the same address",
+        )
+    if not (elsewhere and os.environ.get(_TESTING)):  # then nobody reads it
+        _check_key_file()
 
 
 def _is_elsewhere(url: str) -> bool:
-    return url not in _AS_UNSET and not _OF_GOOGLE.match(url)
+    host = _split(url).hostname or ""
+    return url not in _AS_UNSET and not f".{host}".endswith(f".{_OF_GOOGLE}")
+
+
+def _split(url: str) -> SplitResult:
+    """An address; gcsfs takes one without a scheme, too."""
+    return urlsplit(url if "://" in url else f"http://{url}")
+
+
+def _address(url: str) -> tuple[str, str, int | None, str]:
+    """What is the same of two addresses that lead to one service."""
+    parts = _split(url)
+    host = parts.hostname or ""
+    host = _LOOPBACK[0] if host in _LOOPBACK else host
+    try:
+        port = parts.port or _PORTS.get(parts.scheme)
+    except ValueError:  # who asks says so
+        port = None
+    return parts.scheme, host, port, parts.path.rstrip("/")
 
 
 def _check_key_file() -> None:

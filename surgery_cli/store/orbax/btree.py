@@ -13,9 +13,11 @@ from urllib.parse import unquote
 import msgspec
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.buckets import ServiceRefusal
 from surgery_cli.inputs.limits import STORED_VALUES
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import unreadable
 from surgery_cli.store.filesystem.local_disk import check_link
 from surgery_cli.store.orbax.btree_nodes import (
     ALL_KEYS,
@@ -25,6 +27,7 @@ from surgery_cli.store.orbax.btree_nodes import (
     check_keys,
     folder_of_manifest,
     reader_of,
+    refuse_changed,
 )
 from surgery_cli.store.orbax.contexts import failure_of_service, first_line
 from surgery_cli.store.orbax.stored_values import truncated
@@ -87,9 +90,12 @@ class Survey:
             """The folder, of which no more than the manifest may be there: that of a bucket is in memory."""
             self.manifest: dict[str, Any] = ts.ocdbt.dump(self.opened).result()
             self._walk(opened, shared)
+        except ServiceRefusal as error:
+            raise unreadable(directory / MANIFEST, error) from error
         except (ValueError, KeyError, IndexError, OSError) as error:
             failure = failure_of_service(directory, error)
             if failure is None and opened is None:
+                refuse_changed(self.directory, self.files)
                 self.check_files()  # a node's as well
             raise failure or CheckpointError(
                 f"the store in '{directory}' cannot be read",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.inputs.buckets import BucketPath, Replaced
 from surgery_cli.inputs.limits import METADATA
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import unreadable
 from surgery_cli.store.filesystem.quiet_start import asked_quietly
 from surgery_cli.store.orbax.contexts import new_context
 
@@ -88,3 +89,27 @@ def reader_of(directory: Path, opened: Any | None) -> Callable[[str], Any]:
     if not isinstance(directory, BucketPath):
         return ask
     return lambda location: asked_quietly(lambda: ask(location))
+
+
+def refuse_changed(directory: Path, files: Iterable[str]) -> None:
+    """In a bucket, what TensorStore read of nodes may be of other objects than those that were found.
+
+    Raises:
+        ServiceFails: the manifest, or one of these files, was replaced or removed.
+    """
+    if not isinstance(directory, BucketPath):
+        return
+    places = [directory / name for name in (MANIFEST, *files)]
+    found = [_version(place) for place in places]
+    filesystem.forget(directory)
+    for place, version in zip(places, found, strict=True):
+        if _version(place) != version:
+            raise unreadable(place, Replaced(str(place)))
+
+
+def _version(place: Path) -> int | None:
+    """Which version of an object there is, as far as is known; None where there is none."""
+    try:
+        return filesystem.status(place).st_ino
+    except FileNotFoundError:
+        return None

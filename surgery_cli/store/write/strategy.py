@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
@@ -38,6 +38,8 @@ class Costs(msgspec.Struct, frozen=True):
     live_bytes: int
     donor_dead_bytes: int = 0
     outside_bytes: int = 0
+    shared_bytes: Mapping[Path, int] = {}
+    """Of the linked ones, by the directory of the store, those that are not outside."""
 
     @property
     def dead_bytes(self) -> int:
@@ -53,12 +55,14 @@ def costs_of_references(plan: ItemPlan, boundary: Boundary) -> Costs:
             by_store.setdefault(id(one.store), []).append(one)
     own_store = plan.item.store if isinstance(plan.item, PytreeItem) else None
     linked = own = live = dead = outside = 0
+    shared: dict[Path, int] = {}
     for taken in by_store.values():
-        store = taken[0].store
+        store, before = taken[0].store, linked - outside
         if not isinstance(store, OcdbtStore):
             # each leaf has files of its own, copies of one as well
             linked += sum(one.array.stored_bytes for one in taken)
             outside += _bytes_outside(store, [one.array for one in taken], boundary)
+            shared[store.directory] = linked - outside - before
             continue
         arrays = list({(one.array.name, one.array.keys): one.array for one in taken}.values())
         # of a donor's tree nothing is kept: what is taken from it is entered into the tree of the new item
@@ -67,12 +71,13 @@ def costs_of_references(plan: ItemPlan, boundary: Boundary) -> Costs:
         files = sum(filesystem.size(path) for path in paths)
         outside += sum(filesystem.size(path) for path in paths if not boundary.holds(path))
         linked += files
+        shared[store.directory] = linked - outside - before
         needed = _needed(arrays)
         if store is own_store:
             own, live = files, _bytes(needed.union(nodes))
         else:
             dead += files - _bytes(needed)
-    return Costs(linked, own, live, dead, outside)
+    return Costs(linked, own, live, dead, outside, shared)
 
 
 def nodes_written(plan: ItemPlan, store: OcdbtStore, *, compact: bool) -> int:
