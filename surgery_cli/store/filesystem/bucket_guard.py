@@ -58,7 +58,9 @@ class Guard:
     def covers(self, path: BucketPath) -> bool:
         """True for the destination, what is in it, and its record beside it."""
         key = self._place.key
-        is_inside = path.key.startswith(f"{key}/") or path.key in (key, f"{key}.surgery.json")
+        folder, slash, name = key.rpartition("/")
+        records = (f"{key}.surgery.json", f"{folder}{slash}.{name}.surgery.json")
+        is_inside = path.key.startswith(f"{key}/") or path.key in (key, *records)
         return is_inside and (path.scheme, path.bucket) == (self._place.scheme, self._place.bucket)
 
     def put(self, path: BucketPath, content: bytes) -> str:

@@ -12,6 +12,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import said_in
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK
+from surgery_cli.store.filesystem.record_names import name_of_record
 from surgery_cli.store.locate.location import locate
 
 
@@ -91,7 +92,7 @@ def is_marked(destination: Path, lock: bytes) -> bool:
 
 def companion_of(destination: Path) -> Path:
     """Where the record of a checkpoint stands that is a single file."""
-    return destination.with_name(f"{destination.name}.surgery.json")
+    return destination.with_name(name_of_record(destination.name))
 
 
 class _Record(msgspec.Struct):

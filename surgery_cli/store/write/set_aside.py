@@ -22,6 +22,7 @@ from surgery_cli.store.filesystem.durability import (
 from surgery_cli.store.filesystem.listing import RECORD, SET_ASIDE_SUFFIX, destination_of
 from surgery_cli.store.filesystem.local_disk import own_status
 from surgery_cli.store.filesystem.owners import OWNER_FILE
+from surgery_cli.store.filesystem.record_names import name_of_record
 from surgery_cli.store.write.aftermath import set_aside
 from surgery_cli.store.write.built_files import Stood, told, what_stands
 from surgery_cli.store.write.destination import real_path
@@ -42,7 +43,7 @@ class _Replacing(msgspec.Struct):
 
 def what_may_go(destination: Path) -> Stood:
     """What stands at a destination, to be replaced; on a disk with the record beside it, which goes as well."""
-    record = destination.with_name(f"{destination.name}{_BESIDE}")
+    record = destination.with_name(name_of_record(destination.name))
     beside = what_stands(record) if filesystem.renames(destination) else {}
     return {**what_stands(destination), **{_BESIDE + name: what for name, what in beside.items()}}
 
@@ -86,7 +87,7 @@ def remove_replaced(staging: Path) -> None:
         if told(own_status(new))[0] == built[""][0]:  # not exchanged, or exchanged back
             stood = built
     _remove(new, stood, destination)
-    _remove(record, recorded, destination.with_name(f"{destination.name}{_BESIDE}"))
+    _remove(record, recorded, destination.with_name(name_of_record(destination.name)))
 
 
 def _remove(place: Path, known: Stood, destination: Path) -> None:
