@@ -23,6 +23,7 @@ from surgery_cli.optimizer.follow.scheduled import refuse_overwritten
 from surgery_cli.optimizer.follow.stated_kinds import stated_kind_notes
 from surgery_cli.resolution.array_kinds import as_format_tells
 from surgery_cli.resolution.inverse import Inverse
+from surgery_cli.resolution.keys_left import gap_notes
 from surgery_cli.resolution.names import refuse_unstorable
 from surgery_cli.resolution.stage import Stage
 from surgery_cli.resolution.takings import rest_notes
@@ -111,6 +112,7 @@ def _notes(draft: Draft, plan: Plan, fingerprints: Mapping[str, str]) -> Iterato
     yield from stated_kind_notes(draft)
     yield from memory_notes(draft)
     yield from removed_clock_notes(draft)
+    yield from gap_notes(draft)
     yield from idle_together(draft)
 
 
