@@ -206,8 +206,8 @@ where that is more than float32 does itself, is said with both numbers: weight_d
 schedule gives are left to it. These few numbers are read for the preview.
 
 What was rounded is lost: a cast back leaves the 1, and is refused with what to do: `set` it in the same plan to what the script
-gives. `inspect --optimizer` and `verify` say it of a checkpoint that stands so, and `verify --like-init` shows no cast that would
-not help.
+gives. `inspect --optimizer`, `verify` and `doctor --read-data` say it of a checkpoint that stands so, and `verify
+--like-init` shows no cast that would not help.
 
 ## What was tried
 

@@ -330,8 +330,34 @@ def test_who_looks_at_a_setting_that_ended_is_told(tmp_path: Path) -> None:
         assert "is 1, and optax divides by 1 minus its power" in note
         assert "`cast` it to float32, and `set` it" in note
         assert not [one for one in look(whole).notes if B2 in one]
+    found = surgery.doctor(str(tmp_path), read_data=True)
+    (note,) = [str(one) for one in found.notes if B2 in one]
+    assert note.startswith("dead: ")
     held = surgery.verify(dead, like_init=f"{Path(__file__)}:dead_b2")
     (finding,) = held.findings
     assert finding.what == "dtype"
     assert finding.edits == []
     assert "cannot be 1" in finding.fix
+
+
+def test_a_state_that_comes_is_looked_at_as_one_that_is_there(tmp_path: Path) -> None:
+    """`insert-item` brings settings that the source did not have, a cast behind it; `replace` those of a donor."""
+    tree = run_of(adamw(b2=0.999))
+    donor = str(save(tmp_path / "donor", tree))
+    bare = str(save(tmp_path / "bare", {"params": tree["params"]}))
+    came = {"op": "insert-item", "at": "opt_state", "with": donor, "from": "opt_state"}
+    cast = {"op": "cast", "to": "bfloat16", "at": "opt_state", "where_dtype": "floating"}
+    surgery.plan(bare, plan_from_document({"edits": [came]}))
+    with pytest.raises(PlanError, match=r"hyperparams/b2' cannot be 1"):
+        surgery.plan(bare, plan_from_document({"edits": [came, cast]}))
+    low = run_of(adamw(b2=0.95))
+    hyperparams = {n: jnp.asarray(v, jnp.bfloat16) for n, v in low["opt_state"].hyperparams.items()}
+    narrow = str(
+        save(
+            tmp_path / "narrow",
+            {**low, "opt_state": low["opt_state"]._replace(hyperparams=hyperparams)},
+        )
+    )
+    taken = {"op": "replace", "at": "opt_state", "with": donor, "cast": True}
+    with pytest.raises(PlanError, match=r"hyperparams/b2' cannot be 1"):
+        surgery.plan(narrow, plan_from_document({"edits": [taken]}))

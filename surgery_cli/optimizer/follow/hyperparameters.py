@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from surgery_cli.draft.effect import Rearranges
 from surgery_cli.draft.expression import Stored
 from surgery_cli.draft.recipe import SOURCE, Draft, Output
-from surgery_cli.errors import Problem, raise_all
+from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.optimizer.follow.clocks import DRIVES, filled_with
 from surgery_cli.optimizer.follow.scheduled import VALUES, has_bias_count, is_scheduled
 from surgery_cli.optimizer.follow.states import States
@@ -104,7 +105,10 @@ def _name_of(
         return known.get(origin.path, "") if output.edits else ""
     if name := known.get(LeafPath(path[1:]) if draft.items.front else path):
         return name
-    return scene.survey_of_draft(draft).hyperparams.get(path, "") if VALUES in path else ""
+    if VALUES in path:  # it came with a state that the source does not have
+        with suppress(PlanError):  # of params that are said, and that edits have taken away
+            return scene.survey_of_draft(draft).hyperparams.get(path, "")
+    return ""
 
 
 def _home(output: Output, scene: States) -> Stored | None:
