@@ -195,6 +195,25 @@ gathered), and numbers that came from the script's settings or were tuned by the
 hyperparameters, prodigy's `estim_lr`, mechanic's `s`, a plateau's factor); the preview names them. Running sums beside
 the slots, such as schedule-free's `weight_sum`, restart with all slots of their state.
 
+`slots:` says what slots hold, and not which counter is theirs. Of a state of no known form, `clocks: true` is refused
+while an integer beside its slots may be one: `set` it to 0 by name, in the same plan, if it is. Where squares of such a
+state restart, by any edit, and that integer goes on, the preview names it.
+
+## Settings that the state keeps
+
+`optax.inject_hyperparams` keeps the arguments of its factory in the state, and so a cast of everything takes them
+along. What counts is the number that is written, in its dtype: 0.999 is 1 in bfloat16, and optax divides by 1 minus
+its power, so that training stands still from there, or becomes NaN. Every edit (`cast`, `set`, `clip`, `average`, a
+`replace` with `cast: true`, …) is refused that writes what the argument has no meaning for, or by whose rounding a
+number becomes 0, or a share below 1 becomes 1: leave settings out (`except: opt_state/hyperparams`), or choose a
+wider dtype. How far rounding moves the others, where that is more than float32 does itself, is said with both
+numbers: weight_decay 0.05 is 0.05005 in bfloat16. Settings that a schedule gives are left to it. These few numbers
+are read for the preview.
+
+What was rounded is lost: a cast back leaves the 1, and is refused with what to do: `set` it in the same plan to what
+the script gives. `inspect --optimizer`, `verify` and `doctor --read-data` say it of a checkpoint that stands so, and
+`verify --like-init` shows no cast that would not help.
+
 ## What was tried
 
 Every row is a real state that Orbax saved after a few training steps. Four groups of its params are multiplied by

@@ -38,7 +38,10 @@ def axis_between(old: Shape, new: Shape) -> tuple[int, int] | None:
 
 
 class Likely(msgspec.Struct, frozen=True):
-    """Families of two trees that differ in the length of one axis, in whatever order, by names the most alike first."""
+    """Families of two trees that differ in the length of one axis, in whatever order, by names the most alike first.
+
+    What stands at the same paths goes before all others.
+    """
 
     candidates: Candidates
     of_new: Mapping[int, Sequence[int]]
@@ -72,7 +75,8 @@ def resizable(olds: Sequence[Family], news: Sequence[Family]) -> Likely:
         return candidates.likeness.of(olds[i].meaning, news[j].meaning)
 
     of_new = {
-        j: sorted(places, key=lambda i: -likeness(i, j)) for j, places in sorted(found.items())
+        j: sorted(places, key=lambda i: (olds[i].members != news[j].members, -likeness(i, j)))
+        for j, places in sorted(found.items())
     }
     return Likely(candidates, of_new)
 

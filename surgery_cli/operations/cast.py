@@ -74,7 +74,8 @@ def check_storable(dtype: str, field: str, verb: str = "have") -> None:
 class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
     """Change the dtype of leaves; without a pattern, of every floating leaf, optimizer state included.
 
-    Complex leaves and Python numbers stay as they are, and the preview names them.
+    Complex leaves and Python numbers stay as they are, and the preview names them. Of an optimizer's stored settings
+    (`b2` of `inject_hyperparams`), one is refused that rounding makes 0 or 1: `except` leaves them as they are.
     """
 
     to: Annotated[str, Meta(description="The new dtype: `bfloat16`, `float32`, `float8_e4m3fn`, …")]

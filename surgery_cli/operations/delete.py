@@ -13,8 +13,9 @@ class Delete(PlaceOperation, tag="delete"):
     """Delete leaves or subtrees; the twins of deleted params in the optimizer state go with them.
 
     A node that is named goes as a whole: `params/Dense_1`. One that only loses all its leaves stays, empty:
-    `params/Dense_1/*`. Lists that lost an element close the gap, except in the optimizer state. An item of a step
-    that loses all its leaves is left out; where one is left, paths of the result begin inside it.
+    `params/Dense_1/*`. Lists that lost an element close the gap, except in the optimizer state; where one stands as a
+    dict with the keys 0, 1, …, as Flax NNX stores it, the keys stay, and a note names the `rename` that closes it. An
+    item of a step that loses all its leaves is left out; where one is left, paths of the result begin inside it.
     """
 
     example: ClassVar[str] = """\

@@ -13,16 +13,23 @@ from surgery_cli.draft.user_function import UserFunction
 from surgery_cli.errors import Gathering, Problem, raise_all
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.optimizer.follow.clocks import refuse_half_resets, removed_clock_notes
-from surgery_cli.optimizer.follow.hyperparameters import refuse_out_of_range, refuse_overwritten
+from surgery_cli.optimizer.follow.hyperparameters import (
+    changed_settings,
+    refuse_out_of_range,
+    rounding_notes,
+)
 from surgery_cli.optimizer.follow.memories import memory_notes
+from surgery_cli.optimizer.follow.scheduled import refuse_overwritten
 from surgery_cli.optimizer.follow.stated_kinds import stated_kind_notes
 from surgery_cli.optimizer.follow.untold_counters import untold_counter_notes
 from surgery_cli.resolution.array_kinds import as_format_tells
 from surgery_cli.resolution.inverse import Inverse
+from surgery_cli.resolution.keys_left import gap_notes
 from surgery_cli.resolution.names import refuse_unstorable
 from surgery_cli.resolution.stage import Stage
 from surgery_cli.resolution.takings import rest_notes
 from surgery_cli.resolution.unchanged import idle_together
+from surgery_cli.resolution.unread import Values
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Note
 
@@ -39,6 +46,7 @@ def resolve(
     surveyed: OptimizerSurvey | None = None,
     survey_told: Callable[[Source], OptimizerSurvey] | None = None,
     number: Callable[[Source, LeafPath], float | None] | None = None,
+    values: Values | None = None,
     measure: Callable[[Made, Callable[[str], Source]], Any] | None = None,
     function: Callable[[str], UserFunction] | None = None,
     read_file: Callable[[str], bytes] | None = None,
@@ -49,10 +57,10 @@ def resolve(
 
     ``open_source`` opens what the plan names by path; every donor is opened once. ``items`` are the trees of the step
     that is edited, ``surveyed`` a survey of the source's optimizer state, if one was made. ``survey_told`` makes
-    that of a source for which values may be read, ``number`` reads a step count, ``measure`` measures leaves of sources
-    that it is given by name, ``read_file`` reads a small file and ``manifest`` one of digests; nothing is read without
-    them. ``function`` loads one of the user's. ``inverse`` sees every edit. What metadata show to break the plan's
-    ``check`` stands in its checks.
+    that of a source for which values may be read, ``number`` reads a step count, ``values`` those of a small leaf as
+    it will be, ``measure`` measures leaves of sources that it is given by name, ``read_file`` reads a small file and
+    ``manifest`` one of digests; nothing is read without them. ``function`` loads one of the user's. ``inverse`` sees
+    every edit. What metadata show to break the plan's ``check`` stands in its checks.
 
     Raises:
         PlanError: everything that is wrong with the plan, in its order, with file, line and field.
@@ -62,11 +70,10 @@ def resolve(
     stage = Stage(plan, source, open_source)
     stage.inverse = inverse or stage.inverse
     stage.survey_told = survey_told or stage.survey_told
-    stage.read_number = number or stage.read_number
+    stage.read_number, stage.read_values = number or stage.read_number, values or stage.read_values
     stage.measure = measure or stage.measure
     stage.function = function or stage.function
-    stage.read_file = read_file or stage.read_file
-    stage.manifest = manifest or stage.manifest
+    stage.read_file, stage.manifest = read_file or stage.read_file, manifest or stage.manifest
     for name in plan.sources:
         with gathering.catching(field="sources"):
             stage.open(name)
@@ -84,12 +91,20 @@ def resolve(
     gathering.raise_if_any()
     draft = as_format_tells(stage.ended(draft))
     refuse_unstorable(draft, () if plan.output is not None else draft.items.first_keys)
-    refuse_half_resets(draft)
-    refuse_out_of_range(draft, known.hyperparams, stage.number)
-    refuse_overwritten(draft)
-    draft = stage.checked(draft.noting(*_notes(draft, plan, stage.fingerprints)))
+    numbers_noted = _numbers_kept(draft, known, stage)
+    notes = _notes(draft, plan, stage.fingerprints)
+    draft = stage.checked(draft.noting(*notes, *numbers_noted))
     refuse_other_donors(plan.fingerprints, stage.fingerprints)
     return draft.replaced(fingerprints={**draft.fingerprints, **stage.fingerprints})
+
+
+def _numbers_kept(draft: Draft, known: OptimizerSurvey, stage: Stage) -> Iterator[Note]:
+    """What becomes of counters and settings of the optimizer, rounded as they are; PlanError if that must not be."""
+    refuse_half_resets(draft)
+    settings = changed_settings(draft, known.hyperparams, stage)
+    refuse_out_of_range(draft, settings)
+    refuse_overwritten(draft)
+    return rounding_notes(settings)
 
 
 def _notes(draft: Draft, plan: Plan, fingerprints: Mapping[str, str]) -> Iterator[Note]:
@@ -99,6 +114,7 @@ def _notes(draft: Draft, plan: Plan, fingerprints: Mapping[str, str]) -> Iterato
     yield from memory_notes(draft)
     yield from removed_clock_notes(draft)
     yield from untold_counter_notes(draft)
+    yield from gap_notes(draft)
     yield from idle_together(draft)
 
 

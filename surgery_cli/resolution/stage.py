@@ -10,7 +10,7 @@ import msgspec
 
 from surgery_cli.draft.check import Check
 from surgery_cli.draft.effect import Takes
-from surgery_cli.draft.expression import LeafRef, Made
+from surgery_cli.draft.expression import LeafRef, Made, Recipe
 from surgery_cli.draft.leaf_digest import Manifest
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.draft.source import Source, is_same_place
@@ -26,10 +26,16 @@ from surgery_cli.optimizer.follow.provenance import after_values_from_elsewhere,
 from surgery_cli.resolution.arrivals import Arrivals
 from surgery_cli.resolution.doubts import Doubts
 from surgery_cli.resolution.inverse import Inverse
-from surgery_cli.resolution.not_given import no_file, no_function, nothing_measured
 from surgery_cli.resolution.outcomes import said_of, with_outcome
 from surgery_cli.resolution.selection import Consequence, NothingNamed, names_any, select
 from surgery_cli.resolution.unchanged import idle_notes, is_unchanged
+from surgery_cli.resolution.unread import (
+    Values,
+    by_metadata,
+    no_file,
+    no_function,
+    nothing_measured,
+)
 from surgery_cli.tree.paths import LeafPath, Selection
 
 if TYPE_CHECKING:
@@ -67,10 +73,6 @@ def _placed(rule: PolicyRule, draft: Draft, stage: Stage) -> list[Check]:
     ]
 
 
-def _survey(source: Source) -> OptimizerSurvey:
-    return survey(source.tree)
-
-
 class Stage:
     """What edits may look at while they rewrite the draft: selections, donors, settings (a ``Scene``)."""
 
@@ -82,12 +84,13 @@ class Stage:
         self._asked: set[Problem] = set()
         self.inverse = Inverse()
         self.survey: OptimizerSurvey | None = None
-        self.survey_told: Callable[[Source], OptimizerSurvey] = _survey
+        self.survey_told: Callable[[Source], OptimizerSurvey] = by_metadata
         self.read_number: Callable[[Source, LeafPath], float | None] = lambda *_: None
         self.function: Callable[[str], UserFunction] = no_function
         self.read_file: Callable[[str], bytes] = no_file
         self.manifest: Callable[[str], Manifest] = no_file
         self.measure: Callable[[Made, Callable[[str], Source]], Any] = nothing_measured
+        self.read_values: Values = lambda *_: None
         self._surveys: dict[tuple[str, bool], OptimizerSurvey] = {}
         self._of_draft: tuple[Draft, OptimizerSurvey] | None = None
         self.arrivals = Arrivals(plan)
@@ -157,7 +160,7 @@ class Stage:
 
     def survey_of(self, name: str, *, tell: bool = False) -> OptimizerSurvey:
         if (name, tell) not in self._surveys:
-            make, source = self.survey_told if tell else _survey, self._source(name)
+            make, source = self.survey_told if tell else by_metadata, self._source(name)
             # what is said of the checkpoint that is edited is said of it under another name, too
             is_own = name != SOURCE and is_same_place(source, self.source)
             known = self.survey if is_own and not tell else None
@@ -171,6 +174,9 @@ class Stage:
 
     def measured(self, part: Made) -> Any:
         return self.measure(part, self._source)
+
+    def written(self, recipe: Recipe) -> tuple[float, ...] | None:
+        return self.read_values(recipe, self._source)
 
     def number(self, ref: LeafRef) -> float | None:
         return self.read_number(self._source(ref.source), ref.path)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from surgery_cli.draft.effect import Means
-from surgery_cli.draft.expression import Stored, stored_in
+from surgery_cli.draft.expression import Stored
 from surgery_cli.draft.recipe import Draft
-from surgery_cli.engine.evaluation import Evaluation
-from surgery_cli.engine.reading import CountedSource, read_scalar
+from surgery_cli.engine.reading import read_scalar
 from surgery_cli.optimizer.follow.clocks import filled_with, standing
 from surgery_cli.proof.records import checked
+from surgery_cli.surgery.evaluated import evaluated
 from surgery_cli.tree.dtypes import is_floating
 from surgery_cli.tree.paths import LeafPath
 
@@ -51,15 +51,10 @@ class Numbers:
 
     def _mean(self, path: LeafPath, draft: Draft, sources: Mapping[str, Any]) -> float | None:
         """A mean over several checkpoints, rounded as it is written."""
-        from surgery_cli.compute.host import HostKit
-
         key = id(draft), path
         if key not in self._made:
             recipe = draft.leaves[path].recipe
-            names = {one.ref.source for one in stored_in(recipe)}
-            read = {name: CountedSource(checked(sources[name])) for name in names}
-            window = tuple(slice(0, n) for n in recipe.spec.shape)
-            made = Evaluation(recipe, read, HostKit(), recipe.spec.shape).block(window)
-            self.bytes += sum(source.read_bytes for source in read.values())
+            made, count = evaluated(recipe, sources)
+            self.bytes += count
             self._made[key] = float(made.reshape(-1)[0])
         return self._made[key]

@@ -177,13 +177,15 @@ def _perhaps(
         for side, own, other in (("a", pair.old, pair.new), ("b", pair.new, pair.old)):
             for path in own.members:
                 said.setdefault((side, path), []).append(f"{other} ({why})")
+    # what has its pair, and other values, comes from there; optimizer state comes from no param
+    paired = {path for pair in found.pairs for path in pair.new.members}
     # parts of a fused leaf, too, are left over, and are no leaves of the tree
     lacking = {
         path: wanted[path]
         for one in left
-        if one.side == "b"
+        if one.side == "b" and not any(map(is_optimizer_name, one.path))
         for path in one.leaves
-        if path in wanted
+        if path in wanted and path not in paired
     }
     new = {path: spec for path, spec in lacking.items() if ("b", path) not in said}
     resizings = resizable(families_of(unpaired), families_of(new)).perhaps()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from shlex import quote
@@ -20,6 +21,7 @@ from surgery_cli.examination.states import Condition, State
 from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.salvage.glance import could_fill
+from surgery_cli.salvage.opening import opened
 from surgery_cli.salvage.place import step_named
 from surgery_cli.script.user_code import Say
 from surgery_cli.settings.shared import MEMORY_BYTES
@@ -29,6 +31,7 @@ from surgery_cli.store.locate.refusals import missing
 from surgery_cli.store.locate.step_formats import formats_text, step_formats
 from surgery_cli.store.locate.steps import find_steps
 from surgery_cli.surgery.file_checks import ADDED, ADDED_FOLDER
+from surgery_cli.surgery.open_ends import settings_read
 from surgery_cli.surgery.rescue import rescue
 from surgery_cli.surgery.verify import verify
 from surgery_cli.words.lists import quoted
@@ -72,6 +75,7 @@ def doctor(
             _read(row, one, memory_bytes, listener, say)
             for row, one in zip(rows, found, strict=True)
         ]
+    notes = [*_format_notes(real), *(_settings_notes(rows, found) if read_data else ())]
     rows = _with_older_steps(real, rows, found)
     return reports.Examination(
         root=str(real),
@@ -82,7 +86,7 @@ def doctor(
         dead_bytes=sum(min(one.dead_bytes, one.seen.bytes_counted) for one in found),
         leftover_bytes=sum(row.bytes for row in rows if row.state == State.LEFTOVER),
         reads_data=read_data,
-        notes=[*_format_notes(real), *_not_looked_at(found)],
+        notes=[*notes, *_not_looked_at(found)],
     )
 
 
@@ -106,6 +110,17 @@ def _format_notes(root: Path) -> list[Note]:
     said = f"steps are named in {len(formats)} formats: {formats_text(formats)}"
     seen = "a script sees those of its own format alone, and commands take no newest: name a step"
     return [Consequence(DocsPage.DOCTOR, f"{said}; {seen}")]
+
+
+def _settings_notes(
+    rows: Sequence[reports.ExaminedPlace], found: Sequence[Condition]
+) -> Iterator[Note]:
+    """What stored settings of the optimizer mean for training from whole steps, whose values are read."""
+    for row, one in zip(rows, found, strict=True):
+        if row.state == State.WHOLE:
+            with suppress(SurgeryError):  # said of the row, where it matters
+                for note in settings_read(opened(str(one.place.path))):
+                    yield note.saying(f"{row.path}: {note}")
 
 
 def _row(found: Condition, root: Path) -> reports.ExaminedPlace:

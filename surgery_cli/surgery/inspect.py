@@ -31,7 +31,7 @@ from surgery_cli.surgery.layout import layout_reads
 from surgery_cli.surgery.leaf_names import Names, containers_of, document_names, named_leaves
 from surgery_cli.surgery.look_memory import Look, Looks, planned_looks
 from surgery_cli.surgery.notes import link_notes, opened_notes
-from surgery_cli.surgery.open_ends import open_ends
+from surgery_cli.surgery.open_ends import open_ends, settings_at_an_end
 from surgery_cli.tree.dtypes import is_complex, is_floating
 from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath
@@ -78,7 +78,7 @@ def inspect(
         _add_values(rows, checkpoint, looks, stats or bool(only), digests, listener)
         notes += tell_bad(rows, chosen, surveyed)
     rows, chosen = bad_ones(rows, chosen) if only else (rows, chosen)
-    _add_numbers(rows, chosen, checkpoint, surveyed if optimizer else OptimizerSurvey())
+    notes += _add_numbers(rows, chosen, checkpoint, surveyed if optimizer else OptimizerSurvey())
     return reports.Inspection(
         checkpoint=str(location.root),
         layout=checkpoint.layout,
@@ -134,11 +134,13 @@ def _add_numbers(
     paths: Sequence[LeafPath],
     checkpoint: Checkpoint,
     surveyed: OptimizerSurvey,
-) -> None:
-    """Read what the counters and settings of the optimizer say."""
+) -> Iterator[Note]:
+    """Read what the counters and settings of the optimizer say; what is wrong with a setting is given."""
+    values = {}
     for row, path in zip(rows, paths, strict=True):
         if path in surveyed.clocks or path in surveyed.hyperparams:
-            row.value = read_scalar(checkpoint, path)
+            row.value = values[path] = read_scalar(checkpoint, path)
+    return settings_at_an_end(surveyed, checkpoint.tree, values)
 
 
 def _states(surveyed: OptimizerSurvey, named: Collection[LeafPath]) -> list[reports.OptimizerState]:

@@ -24,6 +24,7 @@ from surgery_cli.script.other_optimizers import said_of_others
 from surgery_cli.script.remedies import OR
 from surgery_cli.script.repairs import mends
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.surgery.written_values import WrittenValues
 from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.words.notes import Consequence, Note, Remark
 from surgery_cli.words.pages import DocsPage
@@ -264,10 +265,12 @@ def check_draft(
 
 def verdict(checkpoint: Checkpoint, argument: str, function: str, say: Say) -> reports.Verdict:
     """What a restore into the function's pytree would refuse or silently change; no value is read."""
-    script = read_script(function, say=say)
+    script, values = read_script(function, say=say), WrittenValues()
 
     def attempt(edits: Sequence[Edit]) -> TreeSpec:
-        return resolve(plan_from_document({"edits": list(edits)}), checkpoint, open_checkpoint).tree
+        # what rounding has made of a setting, no cast brings back: it is looked at before an edit is shown
+        plan = plan_from_document({"edits": list(edits)})
+        return resolve(plan, checkpoint, open_checkpoint, values=values.of).tree
 
     slots, former = survey(checkpoint.tree).slots, former_paths(checkpoint)
     held = hold(script, checkpoint.tree, slots, items_of(checkpoint), attempt, former)

@@ -50,6 +50,7 @@ from surgery_cli.surgery.planned_memory import planned_needs
 from surgery_cli.surgery.repeated_loras import agreed_loras
 from surgery_cli.surgery.small_files import SmallFiles
 from surgery_cli.surgery.states_apart import Comparison
+from surgery_cli.surgery.written_values import WrittenValues
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import quoted
 
@@ -173,7 +174,7 @@ def prepare_to_judge(
     surveyed, looked = survey_state(checkpoint, plan, script) if has_work else (None, [])
 
     apart, functions = Comparison(checkpoint, plan, script), UserFunctions(say)
-    measuring, files, inverse = Measuring(), SmallFiles(), Inverse()
+    measuring, values, files, inverse = Measuring(), WrittenValues(), SmallFiles(), Inverse()
     manifests = Manifests(checkpoint)
 
     def drafted(plan: Plan, inverse: Inverse | None = None) -> Draft:
@@ -185,6 +186,7 @@ def prepare_to_judge(
             surveyed=surveyed,
             survey_told=apart.survey,
             number=apart.number,
+            values=values.of,
             measure=measuring.measure,
             function=functions.load,
             read_file=files.read,
@@ -203,7 +205,7 @@ def prepare_to_judge(
         from surgery_cli.surgery.like_init import check_draft
 
         looked += [Look(note) for note in check_draft(script, draft, plan, checkpoint, drafted)]
-    looked += [*apart.looks_at(draft, sources), *measuring.looks()]
+    looked += [*apart.looks_at(draft, sources), *measuring.looks(), Look(None, values.bytes)]
     if plan.reshard is not None:  # what an edit does to values is looked at before
         draft = _laid_out(draft, plan, checkpoint, sources, open_by_path, script, say)
     draft, plans = _as_written(draft, plan, checkpoint, sources)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -50,8 +50,17 @@ def _others_of(slot: Slot, draft: Draft) -> tuple[str, ...]:
     )
 
 
+_GO_ON: Final = {
+    "bias_correction": "are corrected for",
+    "decay": "go on with the decay of",
+    "first_step": "go on as after",
+}
+"""What slots do by a number of steps, by what their clock drives; of a cycle it is a place and no number."""
+
+
 def _mixed(
     clock: LeafPath,
+    drives: str,
     slots: Sequence[Slot],
     counts: Sequence[float | None],
     now: float | None,
@@ -63,10 +72,20 @@ def _mixed(
     is_kept = draft.is_untouched(clock)
     then = "what is not known" if now is None else f"{now:,.0f}"
     said = f"{_slots(slots)} under '{clock}' come from where it stands at {there}, and it"
-    said += f" {'stays at' if is_kept else 'becomes'} {then}: they are corrected for"
-    if stored_in(draft.leaves[clock].recipe)[1:]:  # a mean, as they are
-        return f"{said} that many steps, the mean of what their members have seen"
-    said += " another number of steps than they have seen"
+    said += f" {'stays at' if is_kept else 'becomes'} {then}: they {_GO_ON.get(drives, 'go on at')}"
+    is_mean = bool(stored_in(draft.leaves[clock].recipe)[1:])  # as they are
+    if drives not in _GO_ON:
+        said += (
+            " the mean of their places in the cycle"
+            if is_mean
+            else " another place of the cycle than where they come from"
+        )
+    elif is_mean:
+        said += " that many steps, the mean of what their members have seen"
+    else:
+        said += " another number of steps than they have seen"
+    if is_mean:
+        return said
     others = {source for slot in draft.driven_by(clock) for source in _sources_of(slot, draft)}
     if len(others) == 1 and SOURCE not in others:  # the count of there is right for all of them
         return f"{said}; `replace` '{clock}' from there, too, in an edit behind"
@@ -174,7 +193,7 @@ class Comparison:
                 n for n in strangers if any(self._is_of_another_kind(s, sources[n]) for s in slots)
             ]
             if apart or len(counts) < len(others):
-                said = _mixed(place, slots, counts, now, draft)
+                said = _mixed(place, clock.drives, slots, counts, now, draft)
                 looks.append(Look(Consequence(DocsPage.DONOR_SLOTS, said)))
             if names:
                 said = f"'{slots[0].state}' is not known to be of the same kind in {', '.join(map(repr, names))}"

@@ -21,6 +21,7 @@ from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.byte_checks import check_bytes
 from surgery_cli.surgery.expected_digests import manifest, on_record
 from surgery_cli.surgery.leaf_names import document_names, spellings
+from surgery_cli.surgery.open_ends import settings_read
 from surgery_cli.tree.containers import alike_but_for_containers, unlike_containers
 from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Consequence, Note
@@ -86,7 +87,7 @@ def verify(
             sample=part,
             seed=seed,
         )
-    return _chosen(found, checkpoint)
+    return _chosen(found if part else _with_settings(found, checkpoint), checkpoint)
 
 
 def _part(sample: str | None, seed: int | None, structure: str | None) -> Sample | None:
@@ -107,6 +108,11 @@ def _part(sample: str | None, seed: int | None, structure: str | None) -> Sample
             fix="add `--sample 5%`, or leave it out",
         )
     return part
+
+
+def _with_settings(found: reports.Verdict, checkpoint: Checkpoint) -> reports.Verdict:
+    """The verdict with what stored settings of the optimizer mean for training."""
+    return replace(found, notes=[*found.notes, *settings_read(checkpoint)])
 
 
 def _chosen(

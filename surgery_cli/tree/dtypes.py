@@ -150,3 +150,17 @@ def can_be_shape(shape: tuple[int, ...], width: int) -> bool:
 
 WIDE: Final = frozenset({"int64", "uint64", "float64", "complex128"})
 """What JAX holds in half the bits, unless a script sets `jax_enable_x64`."""
+
+
+def rounded(number: float, dtype: str) -> float:
+    """The number as a floating dtype holds it: to nearest even, beyond the largest infinite.
+
+    >>> rounded(0.999, "bfloat16"), rounded(0.999, "float16"), rounded(1e-8, "float16")
+    (1.0, 0.9990234375, 0.0)
+    """
+    if not number or not math.isfinite(number):
+        return number
+    held = FLOATS[dtype]
+    exponent = max(math.frexp(number)[1] - 1, held.least_exponent) - held.fraction_bits
+    nearest = math.ldexp(round(math.ldexp(number, -exponent)), exponent)
+    return nearest if abs(nearest) <= held.largest else math.copysign(math.inf, nearest)

@@ -52,6 +52,7 @@ class DocsPage(StrEnum):
     RESCUE_WRITES = "docs/rescue.md#what-it-writes"
     RESHARD = "docs/layout.md#reshard"
     UNDOING = "docs/undoing.md"
+    SETTINGS = "docs/optimizers.md#settings-that-the-state-keeps"
     SHARDINGS_OF_EDITS = "docs/layout.md#what-edits-do-with-shardings"
     RESIZE = "docs/operations.md#resize"
     RESUME = "docs/how-it-writes.md#--resume"

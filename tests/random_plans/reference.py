@@ -32,4 +32,9 @@ def edited(state: State, edit: Fields, world: World, words: Words, shared: dict[
     settings["_is_told"] = "optimizer_kind" in shared
     OPERATIONS[edit["op"]](after, settings, world, words)
     twins.check_clocks(after)
+    if any(
+        "hyperparams" in path and after.leaves[path] is not state.leaves.get(path)
+        for path in after.leaves
+    ):
+        after.may.setdefault(2, "a setting may come out of its range, rounded as it is")
     return after

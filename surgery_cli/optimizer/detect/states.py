@@ -52,7 +52,10 @@ class States:
         fitting = {name: m for name, m in matches.items() if isinstance(m, Mirror)}
         if not inside and not (fitting and len(names) + len(kinds[0].clocks) > 1):
             return (), signal
-        if not fitting and any(map(looks_like_state, node.children.values())):
+        # what says more than where it keeps another state may keep any: `inject_hyperparams` of a masked one
+        within = kinds[0].inner if kinds[0].clocks or kinds[0].others else ()
+        own = (child for name, child in node.children.items() if name not in within)
+        if not fitting and any(map(looks_like_state, own)):
             return (), signal  # a named chain, of which a state is called as a field is
         relations = {n: m.relation or "same" for n, m in fitting.items() if m.pairs}
         left = tuple(
@@ -131,7 +134,9 @@ class States:
         hyperparams = node.children.get("hyperparams") if "hyperparams" in kind.others else None
         if isinstance(hyperparams, Node):
             for leaf in hyperparams.leaves():
-                self._findings.hyperparams[leaf] = str(LeafPath(leaf[len(hyperparams.path) :]))
+                below = LeafPath(leaf[len(hyperparams.path) :])
+                is_variable = len(below) == 2 and below[1] == "value"  # of Flax NNX
+                self._findings.hyperparams[leaf] = str(below[0] if is_variable else below)
                 if is_numeric(self._tree[leaf]):
                     self._findings.shared[leaf] = node.path
 

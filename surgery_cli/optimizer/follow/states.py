@@ -43,6 +43,13 @@ class States(Protocol):
     def number(self, ref: LeafRef) -> float | None:
         """The value of a stored leaf with one element, such as a step count; None where it cannot be read."""
 
+    def written(self, recipe: Recipe) -> tuple[float, ...] | None:
+        """The elements of a small leaf as the run writes them, or as they are stored; None where nobody reads values.
+
+        Raises:
+            SurgeryError: what it is made of cannot be read, or its values must not be written.
+        """
+
     def measured(self, part: Made) -> Any:
         """The value of a measurement, read and taken now: a NumPy array, for an edit whose shapes depend on it.
 
