@@ -76,8 +76,11 @@ checkpoint takes the twins there with the params, where it has all of them, of t
 agrees: the next steps must be those that the donor itself would take, within a tenth. That holds for step counts within
 a tenth of each other whatever the settings, and for counts from about 3,500 on for decays of up to 0.999; the preview
 names the decay. Params of the very same checkpoint (`--from` another layer) need no kind to be known: their slots are
-of one state. Else the twins restart and the preview says why; an explicit `transform` is refused. `replace` that
-names the count as well (`params` and `opt_state/0/count`) takes both. `reset-optimizer` takes no policy.
+of one state. What the plan says (`slots:`, `optimizer_kind:`) is said of the checkpoint that is edited, under any of
+its names; another one says it in its own record, and the preview has the plan for that. Of a state of no known form, a
+number beside it that may be its count must agree, too. Else the twins restart and the preview says why; an explicit
+`transform` is refused. `replace` that names the count as well (`params` and `opt_state/0/count`) takes both.
+`reset-optimizer` takes no policy.
 
 A state is of the params whose names and shapes it has. Where several have them (an average, a target, a network just
 like the first), it is of those in the nearest train state, then of those whose name it has (`critic_opt_state`,
@@ -100,8 +103,11 @@ Metadata do not tell such a copy from a moment that a script's own optimizer kee
 beside `params`). A name does whose words all say params, an average or a target (`ema`, `target_params`,
 `teacher/params`). Any other tree like the params is taken for a copy, and goes where they go; where an edit would put
 values into it that were not there (`pad`, `resize`, `interpolate-positions`, `add`, `reinit` to another shape), it is
-refused: squares would become negative, and the next step NaN. `slots:` says what it is: moments (`power`, `fresh`),
-which then follow as those in `opt_state`, a copy (`copy: true`), or nothing of the kind (`ignore: true`).
+refused: squares would become negative, and the next step NaN. So is an edit whose one pattern names params and such a
+tree (`**/kernel`), like one that names params and their slots: name the params alone, or the tree by a pattern of its
+own; means over checkpoints, and what comes from one of them, are right for either. `slots:` says what it is: moments
+(`power`, `fresh`), which then follow as those in `opt_state`, a copy (`copy: true`), or nothing of the kind (`ignore:
+true`).
 
 Behind a trust ratio, the scale of a param or another norm of a whole leaf (LARS, Adafactor's momentum, NovoGrad), a
 power holds for one factor of the leaf. Arrays of factors, and `normalize` along an `axis`, keep such slots with a note.

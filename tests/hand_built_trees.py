@@ -36,6 +36,7 @@ class HandBuilt:
     """A source with this structure."""
 
     tells_kinds = True
+    places = ()
 
     def __init__(self, structure, fingerprint="hand-built"):
         self.tree = TreeSpec(dict(leaves_of(structure)))

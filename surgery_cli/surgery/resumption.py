@@ -25,6 +25,7 @@ from surgery_cli.store.write.commit_marks import is_whole
 from surgery_cli.store.write.dead_in_buckets import bucket_leftovers, dead_at
 from surgery_cli.store.write.dead_in_buckets import leftovers_at as runs_at
 from surgery_cli.store.write.destination import claimed
+from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.item_plan import is_packed
 from surgery_cli.store.write.journal import FORM, Head
 from surgery_cli.store.write.leftovers import Left, Leftover, leftovers_of
@@ -102,7 +103,8 @@ def resumption_of(target: Path, prepared: Prepared, plan: Plan, options: Options
     if found.left is None and isinstance(target, BucketPath):
         removes = options.force or options.resume
         if runs_at(target) and not (removes and dead_at(target, stale=options.stale)):
-            raise claimed(lock_of(target))
+            mixture = half_replaced(target)
+            raise claimed(lock_of(target)) if mixture is None else DestinationError(mixture)
     return found
 
 
