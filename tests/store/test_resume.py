@@ -375,6 +375,8 @@ def test_rules_see_what_an_earlier_run_wrote(run, sources, tmp_path):
     assert left["code"] == -9
     ended = run(*args)
     assert (ended["code"], "breaks `norm ..10`" in ended["said"]) == (1, True), ended["said"]
+    assert len(left_in(tmp_path)) == 1, "another rule lets the same edits pass"
+    assert run("clean", new)["code"] == 0
     assert left_in(tmp_path) == []
 
 

@@ -345,6 +345,7 @@ def test_a_finished_run_is_not_done_already_by_a_manifest_that_says_something_el
         file = place.at("manifest.json")
         assert f"'{file}' (the manifest of the rule 'digests of {file}') has" in ended["said"]
     assert run(*words, "--force")["code"] == 1
+    assert run("clean", place.at("new"), "--quiet")["code"] == 0  # of what was refused
     write(manifest_of(made))
     assert run(*words) == {"code": 0, "said": "", "counted": 0}
 
