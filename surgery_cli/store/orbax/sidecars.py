@@ -102,14 +102,20 @@ class Sidecars:
 
     def _expendable(self, name: str) -> dict[str, Any] | None:
         """A file without which every leaf can be read: None if it is damaged, which is kept."""
-        if filesystem.is_folder(self.directory / name):
-            self._damaged[name] = "a directory stands in its place"
+        if self._is_folder(name):
             return None
         try:
             return self._json(name)
         except _DamagedFileError as error:
             self._damaged[name] = error.problems[0].why
             return None
+
+    def _is_folder(self, name: str) -> bool:
+        """True if a directory stands in the place of a file: Orbax fails at it, as it does not without any."""
+        if not filesystem.is_folder(self.directory / name):
+            return False
+        self._damaged[name] = "a directory stands in its place"
+        return True
 
     @property
     def damaged(self) -> dict[str, str]:
@@ -118,7 +124,7 @@ class Sidecars:
         return self._damaged
 
     def _metadata_without_tree(self) -> dict[str, Any] | None:
-        raw = self._read(METADATA)
+        raw = None if self._is_folder(METADATA) else self._read(METADATA)
         if raw is None:
             return None
         with _damage(self.directory / METADATA):
