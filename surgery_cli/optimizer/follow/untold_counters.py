@@ -90,9 +90,10 @@ def left_alone(slots: Iterable[Slot], draft: Draft) -> list[LeafPath]:
 
 def restarting(paths: Sequence[LeafPath], draft: Draft) -> Text:
     """How counters are set to their start by name."""
-    one = all(draft.leaves[path].spec.size == 1 for path in paths)
-    how = "`set` with {to: 0}" if one else "`replace` with {with: 0}"
-    return worded(f"{how} restarts {'it' if len(paths) == 1 else 'one'}")
+    what = "it" if len(paths) == 1 else "one"
+    if all(draft.leaves[path].spec.size == 1 for path in paths):
+        return worded("`set` with {to: 0} restarts {}", what)
+    return worded("`replace` with {with: 0} restarts {}", what)
 
 
 def untold_counter_notes(draft: Draft) -> Iterator[Consequence]:
