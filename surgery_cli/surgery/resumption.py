@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
@@ -104,7 +105,8 @@ def resumption_of(target: Path, prepared: Prepared, plan: Plan, options: Options
         removes = options.force or options.resume
         if runs_at(target) and not (removes and dead_at(target, stale=options.stale)):
             mixture = half_replaced(target)
-            raise claimed(lock_of(target)) if mixture is None else DestinationError(mixture)
+            with suppress(FileNotFoundError):  # it has ended meanwhile
+                raise claimed(lock_of(target)) if mixture is None else DestinationError(mixture)
     return found
 
 
