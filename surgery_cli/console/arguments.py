@@ -40,7 +40,7 @@ def complete_checkpoint(incomplete: str) -> list[str]:
 
 def _step_names(root: str) -> list[str]:
     """What may stand behind `@`: the numbers of a root's steps, and the newest; nothing without steps."""
-    from surgery_cli.store.filesystem.listing import step_name
+    from surgery_cli.store.filesystem.names import step_name
 
     with os.scandir(os.path.expanduser(root)) as entries:  # noqa: PTH111 - text stays text
         steps = {found.number for e in entries if (found := step_name(e.name)) is not None}

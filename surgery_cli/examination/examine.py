@@ -21,7 +21,7 @@ from surgery_cli.examination.rescue_advice import with_structure
 from surgery_cli.examination.states import Condition, State
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.interruptions import Threads
-from surgery_cli.store.filesystem.listing import unfinished_name
+from surgery_cli.store.filesystem.names import unfinished_name
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.quantities import duration_text
 

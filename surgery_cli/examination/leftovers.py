@@ -10,7 +10,8 @@ from surgery_cli.examination.states import Condition, State
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.salvage.glance import Glance, glance
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import SET_ASIDE_SUFFIX, destination_of, removal_of
+from surgery_cli.store.filesystem.listing import removal_of
+from surgery_cli.store.filesystem.names import SET_ASIDE_SUFFIX, destination_of
 from surgery_cli.store.filesystem.owners import is_staging, owner_of
 from surgery_cli.store.filesystem.processes import State as RunState
 from surgery_cli.store.write.dead_in_buckets import bucket_leftovers

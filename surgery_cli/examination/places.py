@@ -11,14 +11,12 @@ from surgery_cli.errors import CheckpointError, NotPermittedError
 from surgery_cli.examination.temporary_names import writer_of
 from surgery_cli.salvage.item import is_item
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import (
+from surgery_cli.store.filesystem.listing import Listing, holds_pytree, starts_as_msgpack
+from surgery_cli.store.filesystem.names import (
     SET_ASIDE_SUFFIX,
     STAGING_MARK,
-    Listing,
-    holds_pytree,
     is_leftover,
     is_record,
-    starts_as_msgpack,
     step_name,
     unfinished_name,
 )

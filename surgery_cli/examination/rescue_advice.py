@@ -16,7 +16,7 @@ from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.salvage.glance import glance
 from surgery_cli.salvage.place import whole_beside
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import step_name, unfinished_name
+from surgery_cli.store.filesystem.names import step_name, unfinished_name
 from surgery_cli.words.lists import quoted
 
 

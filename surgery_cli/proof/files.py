@@ -11,7 +11,8 @@ from typing import Final, NamedTuple, TypeVar
 from surgery_cli.engine.budget import in_order
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import files_below, is_leftover, reading, unreadable
+from surgery_cli.store.filesystem.listing import files_below, reading, unreadable
+from surgery_cli.store.filesystem.names import is_leftover
 
 Result = TypeVar("Result")
 

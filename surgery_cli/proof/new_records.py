@@ -13,7 +13,8 @@ from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.proof.on_record import record_at
 from surgery_cli.proof.record_places import named_trees
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import RECORD, holds_pytree
+from surgery_cli.store.filesystem.listing import holds_pytree
+from surgery_cli.store.filesystem.names import RECORD
 from surgery_cli.store.locate.surroundings import checkpoint_at
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.commit_marks import companion_of

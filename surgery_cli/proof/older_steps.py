@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from surgery_cli.proof.record_parts import Assumed
-from surgery_cli.store.filesystem.listing import step_name, unfinished_name
+from surgery_cli.store.filesystem.names import step_name, unfinished_name
 from surgery_cli.store.locate.location import Location
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.words.lists import listed

@@ -10,8 +10,8 @@ from msgspec import UNSET, UnsetType
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import RECORD, Listing, is_tree
-from surgery_cli.store.filesystem.record_names import name_of_record
+from surgery_cli.store.filesystem.listing import Listing, is_tree
+from surgery_cli.store.filesystem.names import RECORD, name_of_record
 from surgery_cli.store.locate.items import step_items
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath

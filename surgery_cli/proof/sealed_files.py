@@ -13,7 +13,8 @@ from surgery_cli.proof.on_record import read_record, sealed_within
 from surgery_cli.proof.record_places import own_record_path, record_path, recorded_place
 from surgery_cli.proof.step_metadata_file import folders_beside
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import is_leftover, is_tree
+from surgery_cli.store.filesystem.listing import is_tree
+from surgery_cli.store.filesystem.names import is_leftover
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.write.item import small_files

@@ -8,7 +8,7 @@ from pathlib import Path
 from surgery_cli.salvage.states import Route
 from surgery_cli.salvage.values import Values
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import is_leftover
+from surgery_cli.store.filesystem.names import is_leftover
 from surgery_cli.store.orbax.btree import DATA_FOLDERS, DONOR_PREFIX, PROCESS_PREFIX
 from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS
 from surgery_cli.store.orbax.stored_values import NOT_RENAMED, FileRange

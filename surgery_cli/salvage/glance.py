@@ -19,7 +19,7 @@ from surgery_cli.salvage.leaves import contradiction
 from surgery_cli.salvage.older_steps import path_there
 from surgery_cli.salvage.place import BrokenPlace, find_broken
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import RECORD
+from surgery_cli.store.filesystem.names import RECORD
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.store.orbax.sidecars import EMPTY_TYPES, VALUE_TYPES
 from surgery_cli.tree import json_pointer

@@ -11,7 +11,7 @@ from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.salvage.place import BrokenPlace
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import step_name, unfinished_name
+from surgery_cli.store.filesystem.names import step_name, unfinished_name
 from surgery_cli.store.locate.steps import Step, refuse_several_formats, steps_at
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.tree.paths import LeafPath

@@ -18,7 +18,7 @@ from surgery_cli.proof.step_metadata_file import step_faults
 from surgery_cli.salvage.file import format_of_broken
 from surgery_cli.salvage.item import is_item
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import is_leftover, step_name, unfinished_name
+from surgery_cli.store.filesystem.names import is_leftover, step_name, unfinished_name
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.locate.items import (
     STEP_METADATA,

@@ -21,8 +21,7 @@ from surgery_cli.salvage.place import BrokenPlace, undecodable_beside
 from surgery_cli.salvage.seals import others_unlike_seal, sidecars_unlike_seal
 from surgery_cli.salvage.structure import WHOLE
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import RECORD
-from surgery_cli.store.filesystem.record_names import name_of_record
+from surgery_cli.store.filesystem.names import RECORD, name_of_record
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.open.file_item import FileItem
 from surgery_cli.tree.paths import LeafPath

@@ -11,7 +11,8 @@ from surgery_cli.errors import PlanError
 from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import destination_of, reading, removal_of
+from surgery_cli.store.filesystem.listing import reading, removal_of
+from surgery_cli.store.filesystem.names import destination_of
 from surgery_cli.store.filesystem.owners import is_staging, owner_of
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.argument import path_and_step

@@ -9,7 +9,7 @@ from surgery_cli.reports import Exported
 from surgery_cli.store import filesystem
 from surgery_cli.store.export.companions import companions
 from surgery_cli.store.export.table import FORMATS
-from surgery_cli.store.filesystem.listing import RECORD
+from surgery_cli.store.filesystem.names import RECORD
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.replacing_requests import ITSELF, BuiltNames
 from surgery_cli.surgery.request_tally import Tally, parts

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.array_file import ArrayFile
 from surgery_cli.store.files.fingerprints import of_items, of_versions
-from surgery_cli.store.filesystem.listing import is_record
+from surgery_cli.store.filesystem.names import is_record
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK, Place
 from surgery_cli.store.locate.items import STEP_METADATA
 from surgery_cli.store.open.checkpoint import Checkpoint

@@ -23,7 +23,7 @@ from surgery_cli.store.filesystem.listing import files_below, is_tree
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.carried_files import beside_items, beside_values
 from surgery_cli.store.write.commit_marks import is_whole
-from surgery_cli.store.write.dead_in_buckets import dead_at
+from surgery_cli.store.write.dead_in_buckets import dead_at, leftovers_at
 from surgery_cli.surgery.file_versions import is_said_of
 from surgery_cli.surgery.kept_inputs import (
     changed_inputs,
@@ -34,7 +34,6 @@ from surgery_cli.surgery.kept_inputs import (
 )
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.previews import previewed
-from surgery_cli.surgery.resumption import leftovers_at
 from surgery_cli.surgery.step_metrics import with_metrics_or_not
 from surgery_cli.surgery.traffic import Traffic
 from surgery_cli.surgery.unlike_plans import first_unlike
@@ -190,7 +189,7 @@ def _is_kept_from(target: Path, options: Options) -> bool:
     """
     if not isinstance(target, BucketPath):
         return False
-    return len(leftovers_at(target)) > len(dead_at(target, stale=options.stale))
+    return len(leftovers_at(target, anew=True)) > len(dead_at(target, stale=options.stale))
 
 
 def _is_called(written: Checkpoint, prepared: Prepared, options: Options) -> bool:

@@ -10,11 +10,10 @@ from typing import Final
 from surgery_cli.errors import DestinationError, SurgeryError
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import (
+from surgery_cli.store.filesystem.listing import Listing, starts_as_msgpack
+from surgery_cli.store.filesystem.names import (
     SET_ASIDE_SUFFIX,
-    Listing,
     is_leftover,
-    starts_as_msgpack,
     step_name,
     unfinished_name,
 )

@@ -30,7 +30,7 @@ from surgery_cli.store.export.planning import plan_export
 from surgery_cli.store.export.table import FORMATS
 from surgery_cli.store.files.array_file import SUFFIXES, ArrayFile
 from surgery_cli.store.filesystem.boundary import Boundary
-from surgery_cli.store.filesystem.listing import step_name
+from surgery_cli.store.filesystem.names import step_name
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.item_plan import ItemPlan
 from surgery_cli.store.write.step_plan import draft_items, plan_items

@@ -10,7 +10,8 @@ from surgery_cli.errors import CheckpointError, DestinationError
 from surgery_cli.proof.step_metadata_file import ONLY_WITH_ARGUMENTS
 from surgery_cli.proof.surgery_json import decoded
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import RECORD, Listing, holds_pytree, step_name
+from surgery_cli.store.filesystem.listing import Listing, holds_pytree
+from surgery_cli.store.filesystem.names import RECORD, step_name
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.locate.items import item_handlers, step_items

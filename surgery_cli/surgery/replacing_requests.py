@@ -66,7 +66,8 @@ def add_replacing(
         stood = len(old)
         gone = sum(not built.holds(path) for path in old)
         if filesystem.is_folder(target):
-            for _ in range(2):  # before anything is written, and when it is replaced
+            # before anything is written, unless a journal tells of it, and when it is replaced
+            for _ in range(1 if is_noted else 2):
                 tally.list_destination(stood)
         tally.list_destination()
     tally.list_destination()

@@ -10,7 +10,8 @@ from surgery_cli.errors import DestinationError
 from surgery_cli.proof.record_places import check_item_names
 from surgery_cli.salvage.place import BrokenPlace
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import Listing, reading, step_name
+from surgery_cli.store.filesystem.listing import Listing, reading
+from surgery_cli.store.filesystem.names import step_name
 from surgery_cli.store.locate.steps import belongs_to_root, beside_steps, find_steps, steps_at
 from surgery_cli.store.write.destination import (
     OUTSIDE,

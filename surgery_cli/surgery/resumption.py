@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
@@ -23,13 +22,12 @@ from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.write.aftermath import kept, kept_was_sought
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover
 from surgery_cli.store.write.commit_marks import is_whole
-from surgery_cli.store.write.dead_in_buckets import bucket_leftovers, dead_at
-from surgery_cli.store.write.dead_in_buckets import leftovers_at as runs_at
+from surgery_cli.store.write.dead_in_buckets import dead_at, leftovers_at
 from surgery_cli.store.write.destination import claimed
 from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.store.write.item_plan import is_packed
 from surgery_cli.store.write.journal import FORM, Head
-from surgery_cli.store.write.leftovers import Left, Leftover, leftovers_of
+from surgery_cli.store.write.leftovers import Left, Leftover
 from surgery_cli.store.write.resumable_staging import being_written, what_is_kept
 from surgery_cli.surgery.kept_inputs import inputs_of
 from surgery_cli.surgery.kept_of_another import refuse_another
@@ -103,7 +101,7 @@ def resumption_of(target: Path, prepared: Prepared, plan: Plan, options: Options
     kept_was_sought()
     if found.left is None and isinstance(target, BucketPath):
         removes = options.force or options.resume
-        if runs_at(target) and not (removes and dead_at(target, stale=options.stale)):
+        if leftovers_at(target) and not (removes and dead_at(target, stale=options.stale)):
             mixture = half_replaced(target)
             with suppress(FileNotFoundError):  # it has ended meanwhile
                 raise claimed(lock_of(target)) if mixture is None else DestinationError(mixture)
@@ -145,7 +143,7 @@ def find_kept(target: Path, head: Head, *, stale: bool) -> Leftover | BucketLeft
         CheckpointError: it is of another draft, or of sources that have changed.
     """
     found = None
-    for left in leftovers_at(target):
+    for left in leftovers_at(target, anew=True):
         journal = left.journal
         if journal is None or journal.head is None:
             continue
@@ -153,13 +151,6 @@ def find_kept(target: Path, head: Head, *, stale: bool) -> Leftover | BucketLeft
         refuse_another(left, journal.head, head, target)
         found = left
     return found
-
-
-def leftovers_at(target: Path) -> Sequence[Leftover | BucketLeftover]:
-    """What runs have left of a destination."""
-    if not isinstance(target, BucketPath):
-        return leftovers_of(target)
-    return [left for left in bucket_leftovers(target) if left.destination == target]
 
 
 def _refuse_living(left: Left, target: Path, *, stale: bool) -> None:

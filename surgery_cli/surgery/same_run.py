@@ -14,7 +14,8 @@ from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.salvage.opening import with_rescue
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import Listing, StepName, reading, step_name
+from surgery_cli.store.filesystem.listing import Listing, reading
+from surgery_cli.store.filesystem.names import StepName, step_name
 from surgery_cli.store.locate.location import Location, locate
 from surgery_cli.store.locate.step_formats import renumbered, step_formats
 from surgery_cli.store.locate.steps import SURE_PREFIXES, Step, find_steps

@@ -22,7 +22,8 @@ from surgery_cli.script.user_code import Say
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.array_file import ArrayFile
 from surgery_cli.store.filesystem.bucket_locks import claim_of, lock_around
-from surgery_cli.store.filesystem.listing import destination_of, removal_of, step_name
+from surgery_cli.store.filesystem.listing import removal_of
+from surgery_cli.store.filesystem.names import destination_of, step_name
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.argument import refuse_step_of_run
 from surgery_cli.store.locate.being_written import is_marked

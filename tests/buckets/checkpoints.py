@@ -7,7 +7,7 @@ import orbax.checkpoint as ocp
 
 from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import destination_of
+from surgery_cli.store.filesystem.names import destination_of
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.write.inventory import take_inventory, versions_of, without_marks
 from surgery_cli.store.write.many_objects import objects_at

@@ -9,7 +9,7 @@ from flax import config
 from flax.training import checkpoints
 
 from surgery_cli import surgery as use_cases
-from surgery_cli.store.filesystem.record_names import name_of_record
+from surgery_cli.store.filesystem.names import name_of_record
 
 TREE = {"params": {"w": np.arange(8, dtype=np.float32), "b": np.ones(3, np.float32)}}
 

@@ -8,7 +8,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli.errors import PlanError
-from surgery_cli.store.filesystem.listing import step_name
+from surgery_cli.store.filesystem.names import step_name
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.locate.step_formats import renumbered, step_formats
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from surgery_cli.inputs.buckets import BucketPath, Replaced, ServiceRefusal, StoredOtherwise
 from surgery_cli.store.filesystem.meanwhile import written_meanwhile
+from surgery_cli.store.filesystem.names import name_of_record
 from surgery_cli.store.filesystem.object_service import ObjectService, StoredObject
 from surgery_cli.store.filesystem.same_objects import are_same, holds, object_at
 
@@ -58,9 +59,8 @@ class Guard:
     def covers(self, path: BucketPath) -> bool:
         """True for the destination, what is in it, and its record beside it."""
         key = self._place.key
-        folder, slash, name = key.rpartition("/")
-        records = (f"{key}.surgery.json", f"{folder}{slash}.{name}.surgery.json")
-        is_inside = path.key.startswith(f"{key}/") or path.key in (key, *records)
+        record = self._place.with_name(name_of_record(self._place.name)).key
+        is_inside = path.key.startswith(f"{key}/") or path.key in (key, record)
         return is_inside and (path.scheme, path.bucket) == (self._place.scheme, self._place.bucket)
 
     def put(self, path: BucketPath, content: bytes) -> str:

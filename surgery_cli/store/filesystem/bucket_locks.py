@@ -16,7 +16,8 @@ from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket import Buckets
 from surgery_cli.store.filesystem.bucket_guard import Guard
-from surgery_cli.store.filesystem.listing import STAGING_MARK, holds_t5x
+from surgery_cli.store.filesystem.listing import holds_t5x
+from surgery_cli.store.filesystem.names import STAGING_MARK
 from surgery_cli.store.filesystem.processes import Claim, Owner, State, claim_by
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 

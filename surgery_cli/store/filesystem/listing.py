@@ -1,9 +1,8 @@
-"""What stands in a directory, and what its names say: steps, unfinished saves, leftovers, sidecars."""
+"""What stands in a directory, whose tree it is, and what is said where it cannot be read."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
@@ -14,34 +13,17 @@ from surgery_cli.errors import CheckpointError, NotPermittedError, ServiceFails
 from surgery_cli.inputs.buckets import NoBucket, Replaced, ServiceRefusal, path_at, removal
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.names import is_database, is_leftover, unfinished_name
 from surgery_cli.store.filesystem.permissions import barrier_before, who_may
 from surgery_cli.store.filesystem.protocol import Entry
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Made = TypeVar("Made", bound=Path)
-
-STAGING_MARK: Final = ".surgery-tmp-"
-"""In the name of a directory in which surgery builds: ``.<name>.surgery-tmp-<random>``."""
-SET_ASIDE_SUFFIX: Final = ".surgery-old"
-"""What ``--force`` calls the old destination where it cannot exchange two directories at once."""
-
-RECORD: Final = "surgery.json"
-"""What surgery calls the record that it writes into a checkpoint, or behind the name of one."""
-
-_DATABASE: Final = "ocdbt."
-"""How the name of a database begins that a process wrote into an item: ``ocdbt.process_0`` is no step, and no item."""
 
 ARRAY_DOCUMENTS: Final = (".zarray", "zarr.json")
 
-# orbax-checkpoint: path/atomicity_types.py (TMP_DIR_SUFFIX) and experimental/v1 partial/path.py. Releases differ in
-# what follows the suffix: nothing, a counter, or a time stamp.
-_UNFINISHED: Final = re.compile(r"(?P<name>.+?)\.(orbax-checkpoint-tmp|partial_save)([.-].*)?")
-# t5x: checkpoints.py; the number is a time stamp.
+# t5x: checkpoints.py.
 _T5X: Final = b"\x82\xa7version"
-_UNFINISHED_T5X: Final = re.compile(r"(?P<name>checkpoint_\d+)\.tmp-\d+")
-# orbax-checkpoint: path/step.py; flax.training.checkpoints uses the prefix `checkpoint_`.
-_STEP: Final = re.compile(r"(?:(?P<prefix>.+)_)?(?P<number>[0-9]{1,18})")
 
 
 class Listing(NamedTuple):
@@ -96,55 +78,8 @@ class Listing(NamedTuple):
     def own_folders(self) -> Iterator[str]:
         """Sorted names of folders that are neither unfinished saves nor leftovers of surgery, nor databases."""
         for name in sorted(self.folders):
-            if not (unfinished_name(name) or is_leftover(name) or name.startswith(_DATABASE)):
+            if not (unfinished_name(name) or is_leftover(name) or is_database(name)):
                 yield name
-
-
-class StepName(NamedTuple):
-    """A step's number and the text before it, as its directory's name gives them."""
-
-    prefix: str
-    number: int
-
-
-def step_name(name: str) -> StepName | None:
-    """The step that a directory's or file's name stands for, in every name format of Orbax and Flax.
-
-    >>> step_name("1000").number, step_name("ckpt_000003"), step_name("params")
-    (1000, StepName(prefix='ckpt', number=3), None)
-    """
-    if name.startswith(_DATABASE):
-        return None
-    found = _STEP.fullmatch(name)
-    return StepName(found["prefix"] or "", int(found["number"])) if found else None
-
-
-def unfinished_name(name: str) -> str | None:
-    """The name that an unfinished save would have been given, or None if the name is not of that kind.
-
-    On a local disk only the name tells: Orbax does not look for ``commit_success.txt`` there either.
-
-    >>> unfinished_name("7.orbax-checkpoint-tmp-1795167049873362")
-    '7'
-    """
-    found = _UNFINISHED.fullmatch(name) or _UNFINISHED_T5X.fullmatch(name)
-    return found["name"] if found else None
-
-
-def is_leftover(name: str) -> bool:
-    """True for what an interrupted run of surgery leaves: a staging directory, a destination set aside."""
-    return (name.startswith(".") and STAGING_MARK in name) or name.endswith(SET_ASIDE_SUFFIX)
-
-
-def destination_of(path: Made) -> Made:
-    """Of what a run has made beside its destination, that; of another path, itself."""
-    name, mark, _ = path.name.rpartition(STAGING_MARK)
-    return path.with_name(name[1:]) if mark and name.startswith(".") else path
-
-
-def is_record(name: str) -> bool:
-    """True for the record that surgery leaves in, or beside, what it wrote."""
-    return name == RECORD or name.endswith(f".{RECORD}")
 
 
 def holds_pytree(listing: Listing) -> bool:

@@ -13,7 +13,7 @@ import msgspec
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.durability import make_private_folder, rename
-from surgery_cli.store.filesystem.listing import STAGING_MARK
+from surgery_cli.store.filesystem.names import STAGING_MARK
 from surgery_cli.store.filesystem.processes import Owner, this_machine
 
 OWNER_FILE: Final = ".surgery-owner.json"

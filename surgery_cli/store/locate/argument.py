@@ -11,7 +11,8 @@ from surgery_cli.inputs.addresses import address as address_in
 from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import StepName, unreadable
+from surgery_cli.store.filesystem.listing import unreadable
+from surgery_cli.store.filesystem.names import StepName
 from surgery_cli.store.locate import refusals
 from surgery_cli.store.locate.steps import steps_at
 

@@ -11,7 +11,7 @@ from surgery_cli.errors import BeingWrittenError, CheckpointError, LeftBehindErr
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import claim_of, lock_around, lock_of
-from surgery_cli.store.filesystem.listing import STAGING_MARK, destination_of, step_name
+from surgery_cli.store.filesystem.names import STAGING_MARK, destination_of, step_name
 from surgery_cli.store.filesystem.owners import is_staging, owner_of
 from surgery_cli.store.filesystem.processes import Claim, State, claim_by
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK

@@ -8,7 +8,8 @@ import msgspec
 
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import Listing, is_leftover
+from surgery_cli.store.filesystem.listing import Listing
+from surgery_cli.store.filesystem.names import is_leftover
 from surgery_cli.store.locate import lfs_pointers, refusals
 from surgery_cli.store.locate.argument import Argument
 from surgery_cli.store.locate.items import StepItems, foreign_in_item, item_handlers, step_items

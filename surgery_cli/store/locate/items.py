@@ -10,15 +10,8 @@ import msgspec
 
 from surgery_cli.inputs.json_decoding import decode_python_json
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import (
-    ARRAY_DOCUMENTS,
-    Listing,
-    holds_pytree,
-    is_record,
-    step_name,
-    unfinished_name,
-    unreadable,
-)
+from surgery_cli.store.filesystem.listing import ARRAY_DOCUMENTS, Listing, holds_pytree, unreadable
+from surgery_cli.store.filesystem.names import is_record, step_name, unfinished_name
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.locate.lfs_pointers import refuse_pointer
 from surgery_cli.store.orbax.btree import DONOR_PREFIX, PROCESS_PREFIX

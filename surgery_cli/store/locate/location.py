@@ -10,12 +10,8 @@ from msgspec.structs import replace
 
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import (
-    Listing,
-    StepName,
-    holds_pytree,
-    step_name,
-)
+from surgery_cli.store.filesystem.listing import Listing, holds_pytree
+from surgery_cli.store.filesystem.names import StepName, step_name
 from surgery_cli.store.locate import foreign_files, lfs_pointers, refusals
 from surgery_cli.store.locate.argument import Argument
 from surgery_cli.store.locate.being_written import locks_first, refuse_locked

@@ -12,15 +12,12 @@ from typing import Final
 
 from surgery_cli.errors import CheckpointError, LeftBehindError, MissingError, SurgeryError
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import (
+from surgery_cli.store.filesystem.listing import Listing, holds_pytree, holds_t5x, removal_of
+from surgery_cli.store.filesystem.names import (
     SET_ASIDE_SUFFIX,
     STAGING_MARK,
-    Listing,
     destination_of,
-    holds_pytree,
-    holds_t5x,
     is_leftover,
-    removal_of,
     step_name,
     unfinished_name,
 )

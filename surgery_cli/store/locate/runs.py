@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from surgery_cli.errors import SurgeryError
-from surgery_cli.store.filesystem.listing import step_name
+from surgery_cli.store.filesystem.names import step_name
 from surgery_cli.store.locate.location import Location, locate
 
 

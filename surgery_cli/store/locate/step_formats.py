@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from surgery_cli.errors import PlanError
-from surgery_cli.store.filesystem.listing import step_name
+from surgery_cli.store.filesystem.names import step_name
 from surgery_cli.words.lists import listed
 
 _SHOWN_STEPS = 4

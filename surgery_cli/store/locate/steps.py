@@ -9,15 +9,8 @@ from typing import Final, NamedTuple
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import is_committed
-from surgery_cli.store.filesystem.listing import (
-    Listing,
-    holds_pytree,
-    is_leftover,
-    is_record,
-    starts_as_msgpack,
-    step_name,
-    unfinished_name,
-)
+from surgery_cli.store.filesystem.listing import Listing, holds_pytree, starts_as_msgpack
+from surgery_cli.store.filesystem.names import is_leftover, is_record, step_name, unfinished_name
 from surgery_cli.store.locate.being_written import refuse_locked_in
 from surgery_cli.store.locate.items import (
     STEP_METADATA,

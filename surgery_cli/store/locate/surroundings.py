@@ -7,7 +7,8 @@ from typing import Final
 
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import Listing, holds_pytree, reading, step_name
+from surgery_cli.store.filesystem.listing import Listing, holds_pytree, reading
+from surgery_cli.store.filesystem.names import step_name
 from surgery_cli.store.locate.items import ITEM_SIDECARS, STEP_SIDECARS, holds_items
 
 _LEVELS: Final = 3

@@ -10,7 +10,7 @@ import msgspec
 
 from surgery_cli.errors import SurgeryError
 from surgery_cli.inputs.buckets import BucketPath
-from surgery_cli.store.filesystem.listing import SET_ASIDE_SUFFIX, destination_of
+from surgery_cli.store.filesystem.names import SET_ASIDE_SUFFIX, destination_of
 from surgery_cli.words.advice import NOTHING_LEFT, Left, Text, joined
 from surgery_cli.words.invocation import typed
 from surgery_cli.words.lists import quoted

@@ -23,7 +23,7 @@ from surgery_cli.store.filesystem.bucket_locks import (
     lock_of,
     said_in,
 )
-from surgery_cli.store.filesystem.listing import STAGING_MARK
+from surgery_cli.store.filesystem.names import STAGING_MARK
 from surgery_cli.store.filesystem.processes import Owner, State
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.write.commit_marks import companion_of, is_marked, is_record, is_whole

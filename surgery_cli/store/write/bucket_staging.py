@@ -19,7 +19,7 @@ from surgery_cli.store.filesystem.background import in_background
 from surgery_cli.store.filesystem.bucket_locks import Lock, guarded
 from surgery_cli.store.filesystem.interruptions import uninterrupted
 from surgery_cli.store.filesystem.links import Linker
-from surgery_cli.store.filesystem.listing import STAGING_MARK
+from surgery_cli.store.filesystem.names import STAGING_MARK
 from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.write.aftermath import Completed, begin_anew, remaining
 from surgery_cli.store.write.built_files import (

@@ -17,9 +17,9 @@ from surgery_cli.errors import (
 )
 from surgery_cli.inputs.buckets import Replaced, ServiceRefusal, path_at
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import RECORD
 from surgery_cli.store.filesystem.local_disk import own_status
 from surgery_cli.store.filesystem.meanwhile import written_meanwhile
+from surgery_cli.store.filesystem.names import RECORD
 from surgery_cli.store.filesystem.protocol import Status
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 from surgery_cli.words.lists import quoted

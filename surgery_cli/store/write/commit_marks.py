@@ -11,8 +11,8 @@ from surgery_cli.errors import SurgeryError
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import said_in
 from surgery_cli.store.filesystem.links import Linker
+from surgery_cli.store.filesystem.names import name_of_record
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK
-from surgery_cli.store.filesystem.record_names import name_of_record
 from surgery_cli.store.locate.location import locate
 
 

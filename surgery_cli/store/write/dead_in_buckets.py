@@ -8,10 +8,10 @@ from pathlib import Path
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import lock_of
-from surgery_cli.store.filesystem.listing import STAGING_MARK, destination_of
+from surgery_cli.store.filesystem.names import STAGING_MARK, destination_of
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover
-from surgery_cli.store.write.leftovers import Left, leftovers_of
+from surgery_cli.store.write.leftovers import Left, Leftover, leftovers_of
 
 
 def bucket_leftovers(path: BucketPath) -> list[BucketLeftover]:
@@ -37,12 +37,21 @@ def _told_by_lock(destination: Path) -> list[BucketLeftover]:
         return []
 
 
-def leftovers_at(destination: Path) -> Sequence[Left]:
-    """What other runs to a destination have beside it, as far as it is known what stands there."""
+def leftovers_at(destination: Path, *, anew: bool = False) -> Sequence[Leftover | BucketLeftover]:
+    """What other runs to a destination have beside it, as far as it is known what stands there.
+
+    ``anew``: as it is now, whatever was seen there before.
+    """
     if not isinstance(destination, BucketPath):
         return leftovers_of(destination)
-    beside = {entry.name for entry in filesystem.entries_if_any(destination.parent)}
-    return _told_by_lock(destination) if lock_of(destination).name in beside else []
+    lock = lock_of(destination)
+    if anew:
+        filesystem.forget(lock)
+        filesystem.forget(destination)
+        is_locked = filesystem.exists(lock)
+    else:
+        is_locked = lock.name in {e.name for e in filesystem.entries_if_any(destination.parent)}
+    return _told_by_lock(destination) if is_locked else []
 
 
 def dead_at(destination: Path, *, stale: bool = False) -> list[Left]:

@@ -12,11 +12,11 @@ from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import Lock, claim_of, lock_of
 from surgery_cli.store.filesystem.durability import may_write_into
-from surgery_cli.store.filesystem.listing import (
+from surgery_cli.store.filesystem.listing import removal_of
+from surgery_cli.store.filesystem.names import (
     destination_of,
     is_leftover,
     is_record,
-    removal_of,
     unfinished_name,
 )
 from surgery_cli.store.filesystem.owners import OWNER_FILE

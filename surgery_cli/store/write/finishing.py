@@ -15,7 +15,7 @@ from surgery_cli.errors import DestinationError, WriteError
 from surgery_cli.inputs.buckets import removal
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import Lock, beside, guarded, lock_of
-from surgery_cli.store.filesystem.listing import STAGING_MARK
+from surgery_cli.store.filesystem.names import STAGING_MARK
 from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.write.aftermath import begin_anew, kept
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover, check_held, has_changed

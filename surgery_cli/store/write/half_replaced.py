@@ -10,7 +10,8 @@ from surgery_cli.inputs.buckets import BucketPath, ServiceRefusal, removal
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_guard import Guard
 from surgery_cli.store.filesystem.bucket_locks import LEVELS
-from surgery_cli.store.filesystem.listing import STAGING_MARK, destination_of, removal_of, step_name
+from surgery_cli.store.filesystem.listing import removal_of
+from surgery_cli.store.filesystem.names import STAGING_MARK, destination_of, step_name
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.being_written import is_marked
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover

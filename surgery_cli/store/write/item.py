@@ -9,7 +9,8 @@ from pathlib import Path
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
-from surgery_cli.store.filesystem.listing import RECORD, Listing, is_leftover
+from surgery_cli.store.filesystem.listing import Listing
+from surgery_cli.store.filesystem.names import RECORD, is_leftover
 from surgery_cli.store.locate.items import foreign_in_item
 from surgery_cli.store.open.file_item import FileItem
 from surgery_cli.store.open.item import PytreeItem, ReadBefore

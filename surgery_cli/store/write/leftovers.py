@@ -14,7 +14,8 @@ from surgery_cli.errors import WriteError
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.durability import may_write_into
 from surgery_cli.store.filesystem.links import bytes_held_alone
-from surgery_cli.store.filesystem.listing import STAGING_MARK, unreadable
+from surgery_cli.store.filesystem.listing import unreadable
+from surgery_cli.store.filesystem.names import STAGING_MARK
 from surgery_cli.store.filesystem.owners import is_staging, name_before, owner_of, take_over
 from surgery_cli.store.filesystem.processes import Owner, State
 from surgery_cli.store.write.commit_marks import companion_of

@@ -19,10 +19,14 @@ from surgery_cli.store.filesystem.durability import (
     rename_if_free,
     sync_directory,
 )
-from surgery_cli.store.filesystem.listing import RECORD, SET_ASIDE_SUFFIX, destination_of
 from surgery_cli.store.filesystem.local_disk import own_status
+from surgery_cli.store.filesystem.names import (
+    RECORD,
+    SET_ASIDE_SUFFIX,
+    destination_of,
+    name_of_record,
+)
 from surgery_cli.store.filesystem.owners import OWNER_FILE
-from surgery_cli.store.filesystem.record_names import name_of_record
 from surgery_cli.store.write.aftermath import set_aside
 from surgery_cli.store.write.built_files import Stood, told, what_stands
 from surgery_cli.store.write.destination import real_path

@@ -20,7 +20,7 @@ from surgery_cli.store.filesystem.durability import (
     sync_tree,
 )
 from surgery_cli.store.filesystem.interruptions import uninterrupted
-from surgery_cli.store.filesystem.listing import STAGING_MARK
+from surgery_cli.store.filesystem.names import STAGING_MARK
 from surgery_cli.store.filesystem.owners import make_owned, name_before
 from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.write.aftermath import (

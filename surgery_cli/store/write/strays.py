@@ -9,7 +9,7 @@ from typing import Final
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import lock_of
-from surgery_cli.store.filesystem.listing import STAGING_MARK, destination_of
+from surgery_cli.store.filesystem.names import STAGING_MARK, destination_of
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.write.bucket_leftovers import cannot_be_removed
 from surgery_cli.store.write.commit_marks import is_whole
