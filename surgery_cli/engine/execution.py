@@ -31,6 +31,7 @@ from surgery_cli.engine.measurements import Measurements
 from surgery_cli.engine.progress import Meter
 from surgery_cli.engine.reading import CountedSource, Readable
 from surgery_cli.engine.stream import COMMITS, Stream
+from surgery_cli.store.filesystem.background import in_background
 from surgery_cli.store.write.item_plan import PlannedLeaf
 from surgery_cli.store.write.item_writer import ItemWriter
 from surgery_cli.store.write.journal import Journal
@@ -254,11 +255,13 @@ class Execution:
         values = leaf.block(window, band, self._stream.budget)
         self._look(leaf.planned, window, values, leaf.watched)
         planned, written = leaf.planned, 0
+        coming = in_background(block_digest, values)  # beside what encodes them
         for part in leaf.parts_to_write(window):
             chunk = values if part == window else values[relative(part, window)]
             into.write(planned, part, chunk)
             written += chunk.nbytes
-        digest, known = block_digest(values), checksum(values) if into.is_read_back else b""
+        known = checksum(values) if into.is_read_back else b""
+        digest = coming.result()
         is_last = self._end_block(leaf, window, digest)
         with self._lock:
             self.executed.written_bytes += written

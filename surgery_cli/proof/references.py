@@ -16,7 +16,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import Item, PytreeItem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, below
-from surgery_cli.store.orbax.btree import Extent
+from surgery_cli.store.orbax.extents import Extent
 from surgery_cli.store.orbax.stored_values import PIECE_BYTES, are_same
 from surgery_cli.store.write.chunk_references import Taken
 from surgery_cli.store.write.early_reads import Vouching

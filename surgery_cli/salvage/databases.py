@@ -14,8 +14,9 @@ from surgery_cli.salvage.states import Route
 from surgery_cli.salvage.values import Values
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.holes import data_ranges
-from surgery_cli.store.orbax.btree import DATA_FOLDERS, DONOR_PREFIX, PROCESS_PREFIX, extent
+from surgery_cli.store.orbax.btree import DATA_FOLDERS, DONOR_PREFIX, PROCESS_PREFIX
 from surgery_cli.store.orbax.btree_nodes import MANIFEST
+from surgery_cli.store.orbax.extents import extent_at
 from surgery_cli.store.orbax.sidecars import METADATA
 from surgery_cli.store.orbax.stored_values import NOT_RENAMED, FileRange, StoredValue
 
@@ -171,6 +172,6 @@ def _node_at(database: Path, location: str) -> Node | None:
 def _extent_at(location: str) -> Any:
     """Where a value lies; None if it is said to lie outside the database."""
     try:
-        return extent(location)
+        return extent_at(location)
     except ValueError:
         return None

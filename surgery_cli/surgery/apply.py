@@ -38,9 +38,9 @@ from surgery_cli.store.write.set_aside import what_may_go
 from surgery_cli.store.write.staging import Staging
 from surgery_cli.surgery.config_notes import config_notes
 from surgery_cli.surgery.expected_draft import check_expected
-from surgery_cli.surgery.expected_reads import expect_reads
 from surgery_cli.surgery.exporting import check_called
 from surgery_cli.surgery.finished import finished_before
+from surgery_cli.surgery.first_read import begin_to_read
 from surgery_cli.surgery.gate import OpenGate, check_probe
 from surgery_cli.surgery.kept_inputs import inputs_of, judged_by
 from surgery_cli.surgery.many_hosts import Company, be_patient, ending_others_first, refuse_alone
@@ -106,7 +106,7 @@ def apply(
         run = replace(run, company=Company.met(membership, run.prepared, plan, target, run.options))
     check_sealed_files(run.prepared.checkpoint)
     try:
-        expect_reads(run.prepared)  # while the destination is seen to
+        begin_to_read(run)  # while the destination is seen to
         with _staging(target, run) as staging, ending_others_first(run.company):
             report = write(run, staging, listener)
             staging.commit()

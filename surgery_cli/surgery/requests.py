@@ -59,6 +59,9 @@ _OTHERS_OF_JOURNAL: Final = 8
 _READS_OF_DATABASE: Final = 4
 """Its manifest and the tree's node, before it is written to and when the result is opened."""
 
+_READS_OF_KNOWN: Final = 2
+"""The same, of what goes on from a tree that is in memory."""
+
 _MANIFEST_BYTES: Final = 124
 """What a manifest of one version holds."""
 
@@ -205,7 +208,9 @@ def _add_small(
     if is_per_leaf(item):
         return
     nodes = nodes_written(plan, store, compact=compact) if isinstance(store, OcdbtStore) else 0
-    tally.read_back(_READS_OF_DATABASE, 2 * nodes + _MANIFEST_BYTES)
+    is_known = buffered and isinstance(store, OcdbtStore) and store.has_tree_in_memory
+    looks = _READS_OF_KNOWN if is_known else _READS_OF_DATABASE
+    tally.read_back(looks, (1 if is_known else 2) * nodes + _MANIFEST_BYTES)
     tally.know(1, _MANIFEST_BYTES)
     each = 1 if buffered else 2
     # when there is a database, and once it has no history

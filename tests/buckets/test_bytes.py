@@ -1,5 +1,7 @@
 """What an edit costs in a bucket: one read of its leaf, one data object, one manifest; and what proves the result."""
 
+from urllib.parse import unquote
+
 import google_crc32c
 import numpy as np
 import pytest
@@ -46,6 +48,29 @@ def test_an_edited_leaf_goes_through_the_machine_once_each_way(service, tmp_path
     for n in range(12):
         expected = TREE["params"][f"layers_{n}"] * (2 if n == 1 else 1)
         np.testing.assert_array_equal(result.read(LeafPath(("params", f"layers_{n}"))), expected)
+
+
+def test_what_is_read_first_is_asked_for_before_the_destination_is_seen_to(service, tmp_path):
+    there = uploaded(service, saved(tmp_path / "ck", TREE), f"{service.root}/ck")
+    service.faults.latency = 0.02
+    service.log.clear()
+    surgery.apply(there, f"{service.root}/new", RESCALED)
+    large = [n for n, r in enumerate(service.log) if r.kind == "read" and r.sent > 1 << 20]
+    copies = [n for n, r in enumerate(service.log) if r.kind == "copy"]
+    assert len(large) == 1
+    assert large[0] < copies[0]
+
+
+@pytest.mark.parametrize("how", [{}, {"use_zarr3": True}], ids=str)
+def test_a_tree_of_one_node_is_read_once(service, tmp_path, how):
+    """It was read for what is stored where, by whoever reads a leaf, and in the copy by whoever changes it."""
+    there = uploaded(service, saved(tmp_path / "ck", TREE, **how), f"{service.root}/ck")
+    (node,) = open_checkpoint(there).items[""].store.survey.nodes
+    service.log.clear()
+    surgery.apply(there, f"{service.root}/new", RESCALED)
+    reads = [unquote(r.path) for r in service.log if r.kind == "read"]
+    assert sum(path.endswith(f"ck/{node.file}") for path in reads) == 1
+    assert not any("new/d/" in path for path in reads)
 
 
 @pytest.mark.parametrize("leaves", [["params/layers_1"], ["params/layers_0", "params/layers_2"]])

@@ -8,7 +8,7 @@ import pytest
 
 from surgery_cli.draft.finite_bits import are_finite
 from surgery_cli.engine.finite import PART_ELEMENTS, all_finite, count_non_finite
-from surgery_cli.store.write.upload_buffer import _is_same
+from surgery_cli.store.write.array_access import are_same
 
 EIGHT_BITS = ["float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz", "float8_e3m4", "float8_e8m0fnu"]
 LIMITS = [np.float32, np.float64, np.complex64, np.complex128]
@@ -83,9 +83,9 @@ def test_whole_numbers_are_finite(dtype) -> None:
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 16, 31])
 def test_bytes_that_were_read_back_are_the_same_or_not_in_every_place(size) -> None:
     one = np.arange(size, dtype=np.uint8)
-    assert _is_same(one, one.copy())
-    assert not _is_same(one, np.arange(size + 1, dtype=np.uint8))
+    assert are_same(one, one.copy())
+    assert not are_same(one, np.arange(size + 1, dtype=np.uint8))
     for at in range(size):
         other = one.copy()
         other[at] ^= 1
-        assert not _is_same(one, other)
+        assert not are_same(one, other)

@@ -25,7 +25,8 @@ from orbax.checkpoint import v1
 
 from surgery_cli import surgery
 from surgery_cli.errors import SurgeryError
-from surgery_cli.store.orbax.btree import Extent, Survey
+from surgery_cli.store.orbax.btree import Survey
+from surgery_cli.store.orbax.extents import Extent
 from tests.faults.tally import program
 from tests.salvage.test_corpus import restored
 

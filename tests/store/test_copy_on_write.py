@@ -14,7 +14,7 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.planning import operation_from_options, plan_of
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.store.open.item import PytreeItem
-from surgery_cli.store.orbax.btree import Extent
+from surgery_cli.store.orbax.extents import Extent
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.tree.paths import LeafPath
 

@@ -7,8 +7,9 @@ import pytest
 import tensorstore as ts
 
 from surgery_cli.errors import CheckpointError
-from surgery_cli.store.orbax.btree import Extent, Survey
+from surgery_cli.store.orbax.btree import Survey
 from surgery_cli.store.orbax.btree_nodes import ALL_KEYS, check_keys
+from surgery_cli.store.orbax.extents import Extent
 from tests.fuzz.ocdbt import repaired
 
 KEYS = {

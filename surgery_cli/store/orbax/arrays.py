@@ -18,7 +18,6 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.store.filesystem.boundary import linked
 from surgery_cli.store.filesystem.listing import unreadable
-from surgery_cli.store.orbax.btree import Extent
 from surgery_cli.store.orbax.chunk_keeper import ChunkKeeper, bytes_kept, read_for
 from surgery_cli.store.orbax.contexts import (
     POOLS,
@@ -28,6 +27,7 @@ from surgery_cli.store.orbax.contexts import (
     new_context,
 )
 from surgery_cli.store.orbax.declared_sizes import check_claim
+from surgery_cli.store.orbax.extents import Extent
 from surgery_cli.store.orbax.stored_values import StoredValue
 from surgery_cli.store.orbax.zarr import DRIVERS, ArrayDocument
 
@@ -81,6 +81,20 @@ class ArrayStore(ABC):
     @cached_property
     def chunk_keeper(self) -> ChunkKeeper:
         return ChunkKeeper()
+
+    @cached_property
+    def _begun(self) -> dict[str, Any]:
+        """Arrays that are being read whole."""
+        return {}
+
+    def begin_reading(self, name: str) -> None:
+        """Begin to read an array whole that is read whole next, once; what goes wrong is said by who does."""
+        with suppress(CheckpointError):
+            self._begun[name] = open_array(self, name).read(order="C")
+
+    def begun(self, name: str) -> Any:
+        """The future of an array that was begun, for whoever is the first to read it whole; else None."""
+        return self._begun.pop(name, None)
 
     def may_fill(self, name: str) -> bool:
         """False if every chunk of an array is stored: one that is not found when it is read was removed since."""
@@ -218,10 +232,13 @@ def read_array(
     part = read_for(window)
     kept = bytes_kept(document, part)
     try:
-        array = open_array(store, name, kept)
-        if dtype:
-            array = ts.cast(array, dtype)
-        values = (array if window is None else array[window]).read(order="C").result()
+        coming = store.begun(name) if not dtype and block == document.shape else None
+        if coming is None:
+            array = open_array(store, name, kept)
+            if dtype:
+                array = ts.cast(array, dtype)
+            coming = (array if window is None else array[window]).read(order="C")
+        values = coming.result()
     except (ValueError, OSError) as error:
         raise damaged(store, name, error) from error
     finally:

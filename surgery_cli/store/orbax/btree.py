@@ -8,9 +8,6 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
-from urllib.parse import unquote
-
-import msgspec
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.buckets import ServiceRefusal
@@ -26,10 +23,12 @@ from surgery_cli.store.orbax.btree_nodes import (
     check_height,
     check_keys,
     folder_of_manifest,
+    kept_alone,
     reader_of,
     refuse_changed,
 )
 from surgery_cli.store.orbax.contexts import failure_of_service, first_line
+from surgery_cli.store.orbax.extents import Extent, extent_at
 from surgery_cli.store.orbax.stored_values import truncated
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
 
@@ -45,17 +44,6 @@ DATA_FOLDERS = ("d", "ocdbt_data", "ocdbt_meta")
 _DOCUMENTS = tuple(f"/{name}".encode() for name in DOCUMENT_NAMES.values())
 _NODES_AT_ONCE = 2
 """Orbax lets a node hold 100 MB, which are several hundred as Python objects: one is read, one is taken in."""
-
-
-class Extent(msgspec.Struct, frozen=True, gc=False):
-    """A range of bytes in a data file; ``file`` is relative to the database's directory."""
-
-    file: str
-    offset: int
-    length: int
-
-    def __len__(self) -> int:
-        return self.length
 
 
 Values: TypeAlias = dict[bytes, bytes | Extent]
@@ -82,12 +70,14 @@ class Survey:
         self.nodes: list[Extent] = []
         self.leaf_nodes: dict[tuple[str, bytes], Values] = {}
         """The values of every leaf of the B-tree, by its location and what its keys begin with."""
+        self.in_memory = [MANIFEST]
+        """The objects of a bucket that were read as they are: the manifest, and a root that is one by itself."""
         self._count = 0
         shared = {} if known is None else known.leaf_nodes_shared_with(directory)
         refuse_special(directory / MANIFEST)
         try:
             self.opened = folder_of_manifest(directory) if opened is None else opened
-            """The folder, of which no more than the manifest may be there: that of a bucket is in memory."""
+            """The folder, of which no more may be there than ``in_memory`` says: that of a bucket is in memory."""
             self.manifest: dict[str, Any] = ts.ocdbt.dump(self.opened).result()
             self._walk(opened, shared)
         except ServiceRefusal as error:
@@ -111,15 +101,19 @@ class Survey:
             [(root["location"], b"", newest["root_height"], ALL_KEYS)] if "location" in root else []
         )
         reading: deque[tuple[str, bytes, int, Keys, Any]] = deque()
-        ask = reader_of(self.directory, opened)
+        ask, nearby = reader_of(self.directory, opened), reader_of(self.directory, self.opened)
+        if waiting and opened is None and waiting[0][:2] not in shared:
+            self.in_memory += kept_alone(self.directory, extent_at(waiting[0][0]), self.opened)
         while waiting or reading:
             while waiting and len(reading) < _NODES_AT_ONCE:
                 node = waiting.popleft()
-                refuse_special(self.directory / extent(node[0]).file)
-                future = None if node[:2] in shared else ask(node[0])
+                file = extent_at(node[0]).file
+                refuse_special(self.directory / file)
+                reader = nearby if file in self.in_memory else ask
+                future = None if node[:2] in shared else reader(node[0])
                 reading.append((*node, future))
             location, prefix, height, keys, future = reading.popleft()
-            self.nodes.append(extent(location))
+            self.nodes.append(extent_at(location))
             if future is None:
                 self._add(location, prefix, shared[location, prefix])
                 continue
@@ -145,17 +139,27 @@ class Survey:
         self.leaf_nodes[location, prefix] = values
         self.values.update(values)
 
+    @property
+    def objects_in_memory(self) -> dict[str, bytes]:
+        """What is ``in_memory``, by name: not of a survey of what was already opened."""
+        return {name: self.opened.read(name).result().value for name in self.in_memory}
+
+    @property
+    def is_in_memory(self) -> bool:
+        """True if TensorStore needs to read nothing of the database but values."""
+        return all(node.file in self.in_memory for node in self.nodes)
+
     def leaf_nodes_shared_with(self, directory: Path) -> dict[tuple[str, bytes], Values]:
         """Of this database's nodes, those that lie in files which also stand, linked, in ``directory``."""
         is_shared: dict[str, bool] = {}
         for location, _ in self.leaf_nodes:
-            file = extent(location).file
+            file = extent_at(location).file
             if file not in is_shared:
                 is_shared[file] = _is_same_file(self.directory / file, directory / file)
         return {
             node: values
             for node, values in self.leaf_nodes.items()
-            if is_shared[extent(node[0]).file]
+            if is_shared[extent_at(node[0]).file]
         }
 
     def read_all(self, wanted: Mapping[str, bytes | Extent]) -> dict[str, bytes]:
@@ -260,7 +264,7 @@ def _values(entries: list[dict[str, Any]], prefix: bytes) -> Values:
     for entry in entries:
         key, inline = prefix + entry["key"], entry.get("inline_value")
         if inline is None:
-            found[key] = extent(entry["indirect_value"])
+            found[key] = extent_at(entry["indirect_value"])
         elif key.endswith(_DOCUMENTS):
             found[key] = documents.setdefault(inline, inline)
         else:
@@ -274,16 +278,3 @@ def _is_same_file(one: Path, other: Path) -> bool:
     except OSError:
         return False
     return (left.st_dev, left.st_ino) == (right.st_dev, right.st_ino)
-
-
-def extent(location: str) -> Extent:
-    """``value:<base>:<file>:<offset>:<length>``, percent-encoded.
-
-    Raises:
-        ValueError: the location leads out of the database's directory.
-    """
-    _, base, file, offset, length = location.split(":")
-    path = unquote(base) + unquote(file)
-    if path.startswith("/") or ".." in path.split("/"):
-        raise ValueError(f"a value is said to lie outside the store: {path!r}")
-    return Extent(path, int(offset), int(length))

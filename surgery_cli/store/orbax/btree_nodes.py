@@ -12,7 +12,9 @@ from surgery_cli.inputs.limits import METADATA
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import unreadable
 from surgery_cli.store.filesystem.quiet_start import asked_quietly
+from surgery_cli.store.filesystem.read_ahead import FETCHED_BYTES
 from surgery_cli.store.orbax.contexts import new_context
+from surgery_cli.store.orbax.extents import Extent
 
 MANIFEST = "manifest.ocdbt"
 
@@ -89,6 +91,23 @@ def reader_of(directory: Path, opened: Any | None) -> Callable[[str], Any]:
     if not isinstance(directory, BucketPath):
         return ask
     return lambda location: asked_quietly(lambda: ask(location))
+
+
+def kept_alone(directory: Path, node: Extent, near: Any) -> list[str]:
+    """Read a node that is all of an object in a bucket as that, into ``near``: its name, where that was done.
+
+    Who goes on from the database needs it, too. What is wrong with one that was not kept is said by who asks for it.
+    """
+    place = directory / node.file
+    if not isinstance(place, BucketPath) or node.length > FETCHED_BYTES:
+        return []
+    if not filesystem.is_file(place) or filesystem.size(place) != node.length:
+        return []
+    content = asked_quietly(lambda: opened_folder(directory).read(node.file)).result().value
+    if len(content) != node.length:
+        return []
+    near.write(node.file, content).result()
+    return [node.file]
 
 
 def refuse_changed(directory: Path, files: Iterable[str]) -> None:

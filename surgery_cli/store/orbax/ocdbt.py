@@ -13,8 +13,9 @@ from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.inputs.limits import DOCUMENT, LEAVES
 from surgery_cli.store import filesystem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, below
-from surgery_cli.store.orbax.btree import Extent, Survey, extent
+from surgery_cli.store.orbax.btree import Survey
 from surgery_cli.store.orbax.btree_nodes import MANIFEST
+from surgery_cli.store.orbax.extents import Extent, extent_at
 from surgery_cli.store.orbax.stored_values import FileRange, StoredValue
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, parse_at
 
@@ -128,7 +129,7 @@ class OcdbtStore(ArrayStore):
     def leaf_nodes(self) -> list[tuple[bytes, Extent]]:
         """The leaves of the database's tree in the order of their keys, each with its first key."""
         held = self.survey.leaf_nodes.items()
-        firsts = ((min(values), extent(at)) for (at, _), values in held if values)
+        firsts = ((min(values), extent_at(at)) for (at, _), values in held if values)
         return sorted(firsts, key=itemgetter(0))
 
     @cached_property
@@ -179,21 +180,25 @@ class OcdbtStore(ArrayStore):
             **(_FAR if isinstance(self.directory, BucketPath) else {}),
         }
 
+    @property
+    def has_tree_in_memory(self) -> bool:
+        """True if of a database in a bucket TensorStore needs to read nothing but values."""
+        return isinstance(self.directory, BucketPath) and self.survey.is_in_memory
+
     @cached_property
     def _folder(self) -> dict[str, Any]:
-        """Its files. The manifest in a bucket is what the survey found there, and not asked for again."""
+        """Its files. What the survey has read of a bucket as it is, the manifest first, is not asked for again."""
         folder = filesystem.kvstore(self.directory)
         if not isinstance(self.directory, BucketPath):
             return folder
         import tensorstore as ts
 
-        manifest = {"driver": "memory", "path": f"{self.directory}/{MANIFEST}"}
-        found = self.survey.opened.read(MANIFEST).result().value
-        ts.KvStore.open(manifest, context=self.context).result().write("", found).result()
-        return {
-            "driver": "kvstack",
-            "layers": [{"base": folder}, {"exact": MANIFEST, "base": manifest}],
-        }
+        layers: list[dict[str, Any]] = [{"base": folder}]
+        for name, content in self.survey.objects_in_memory.items():
+            near = {"driver": "memory", "path": f"{self.directory}/{name}"}
+            ts.KvStore.open(near, context=self.context).result().write("", content).result()
+            layers.append({"exact": name, "base": near})
+        return {"driver": "kvstack", "layers": layers}
 
     def encoded(self, name: str) -> dict[str, bytes] | None:
         """At every look-up TensorStore checks a whole node of the tree, and Orbax puts 200,000 keys into one: what is

@@ -7,8 +7,9 @@ from pathlib import Path, PurePosixPath
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
-from surgery_cli.store.orbax.btree import PROCESS_PREFIX, Extent, Survey
+from surgery_cli.store.orbax.btree import PROCESS_PREFIX, Survey
 from surgery_cli.store.orbax.btree_nodes import MANIFEST, manifest_of
+from surgery_cli.store.orbax.extents import Extent
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.orbax.stored_values import is_copy
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES

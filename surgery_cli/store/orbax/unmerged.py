@@ -7,8 +7,9 @@ from shlex import quote
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
-from surgery_cli.store.orbax.btree import DATA_FOLDERS, PROCESS_PREFIX, Extent, Survey
+from surgery_cli.store.orbax.btree import DATA_FOLDERS, PROCESS_PREFIX, Survey
 from surgery_cli.store.orbax.btree_nodes import MANIFEST
+from surgery_cli.store.orbax.extents import Extent
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, parse
 from surgery_cli.words.lists import quoted
 

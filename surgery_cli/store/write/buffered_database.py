@@ -14,6 +14,7 @@ from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.orbax.btree import Survey
 from surgery_cli.store.orbax.btree_nodes import MANIFEST
 from surgery_cli.store.orbax.contexts import POOLS
+from surgery_cli.store.write.database_versions import newest_version
 from surgery_cli.store.write.upload_buffer import BufferedPart, UploadBuffer
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 
@@ -32,12 +33,19 @@ class BufferedDatabase:
         self._coming: Future[Any] | None = None
         self._first: BufferedPart | None = None
         self._has_begun = False
+        self._waits = False
 
-    def clone(self, files: Sequence[tuple[Path, Path]], manifest: bytes, *, opens: bool) -> None:
-        """Carry files, from where to where, meanwhile; ``opens``: values are the next that is put there."""
+    def clone(self, files: Sequence[tuple[Path, Path]], of: Survey, *, opens: bool) -> None:
+        """Carry files, from where to where, meanwhile; ``opens``: values are the next that is put there.
+
+        Where the tree that it is cloned ``of`` is in memory, what is put there need not wait for the files.
+        """
         self._taken = files
-        self._buffer.begin_database(manifest)
-        self._first = self._buffer.part() if opens else None
+        nodes = dict(of.objects_in_memory)
+        nodes.pop(MANIFEST, None)
+        self._buffer.begin_database(newest_version(of.manifest), nodes)
+        self._waits = not of.is_in_memory
+        self._first = self._buffer.part() if opens and self._waits else None
         self._coming = self._linker.meanwhile(self._take_over)
 
     def _take_over(self) -> Any:
@@ -60,7 +68,7 @@ class BufferedDatabase:
 
     def open(self, part: BufferedPart) -> Any:
         """Parts are put into it one after the other."""
-        first = self.wait()
+        first = self.wait() if self._waits else None
         return self._opened(part) if first is None or part is not self._first else first
 
     def check_copies(self, part: BufferedPart, values: Mapping[str, bytes]) -> None:

@@ -13,8 +13,8 @@ from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.local_disk import let_cached_go
 from surgery_cli.store.orbax.arrays import StoredArray, Window, below
-from surgery_cli.store.orbax.btree import Extent
 from surgery_cli.store.orbax.contexts import new_context
+from surgery_cli.store.orbax.extents import Extent
 from surgery_cli.store.orbax.stored_values import NOT_RENAMED
 from surgery_cli.store.orbax.zarr import parse
 from surgery_cli.store.write.array_access import UNREADABLE, read_block

@@ -109,12 +109,12 @@ class OcdbtWriter:
         for file in files:
             filesystem.make_folders((self.target / file).parent)
         pairs = [(self.store.directory / file, self.target / file) for file in files]
-        manifest = newest_version(self.store.survey.manifest)
+        survey = self.store.survey
         if self._buffered is not None:
-            self._buffered.clone(pairs, manifest, opens=opens)
+            self._buffered.clone(pairs, survey, opens=opens)
         else:
             self.linker.carry_all(pairs)
-            filesystem.write(self.target / MANIFEST, manifest)
+            filesystem.write(self.target / MANIFEST, newest_version(survey.manifest))
 
     def copy_raw(self, leaves: Iterable[PlannedLeaf]) -> None:
         """Copy encoded bytes, in transactions of bounded size."""

@@ -8,8 +8,9 @@ from pathlib import Path
 from surgery_cli.errors import WriteError
 from surgery_cli.store import filesystem
 from surgery_cli.store.orbax.arrays import below
-from surgery_cli.store.orbax.btree import Extent, Survey
+from surgery_cli.store.orbax.btree import Survey
 from surgery_cli.store.orbax.btree_nodes import MANIFEST
+from surgery_cli.store.orbax.extents import Extent
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.orbax.per_leaf import PerLeafStore
 from surgery_cli.store.write.item_plan import PlannedLeaf

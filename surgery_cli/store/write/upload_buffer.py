@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -13,11 +14,11 @@ from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.interruptions import Threads
 from surgery_cli.store.filesystem.write_failures import write_errors
-from surgery_cli.store.orbax.arrays import StoredArray, Window, below
+from surgery_cli.store.orbax.arrays import MEMORY, StoredArray, Window, below
 from surgery_cli.store.orbax.btree_nodes import MANIFEST
 from surgery_cli.store.orbax.contexts import POOLS, new_context
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
-from surgery_cli.store.write.array_access import open_for_writing, read_block, store_block
+from surgery_cli.store.write.array_access import are_same, open_for_writing, read_block, store_block
 from surgery_cli.store.write.database_versions import newest_version
 from surgery_cli.store.write.item_plan import PlannedLeaf
 from surgery_cli.store.write.transactions import atomic
@@ -52,6 +53,8 @@ class UploadBuffer:
         self.context = new_context()
         # what was just written may still be in the cache of those who write: nothing would be decoded
         self.reading = ts.Context(POOLS, parent=self.context)
+        self.nodes: list[dict[str, Any]] = []
+        """Layers of the database that parts go on from; who reads what was made reads what stands."""
         self.in_memory: list[BufferedPart] = []
         """The parts whose objects are there; nodes of the database in them are read until others have come."""
         self.sent: dict[str, int] = {}
@@ -70,15 +73,20 @@ class UploadBuffer:
         for part in list(self.in_memory):
             part.let_go()
 
+    @cached_property
+    def _memory(self) -> Any:
+        import tensorstore as ts
+
+        return ts.KvStore.open(MEMORY, context=self.context).result()
+
     @property
     def manifest(self) -> dict[str, Any] | None:
         """The manifest of the database that the parts have made, which was not sent; None where there is none."""
         import tensorstore as ts
 
-        memory = ts.KvStore.open({"driver": "memory"}, context=self.context).result()
-        if not memory.read(MANIFEST).result().value:
+        if not self._memory.read(MANIFEST).result().value:
             return None
-        found: dict[str, Any] = ts.ocdbt.dump(memory).result()
+        found: dict[str, Any] = ts.ocdbt.dump(self._memory).result()
         return found
 
     def end_database(self) -> bytes | None:
@@ -102,7 +110,7 @@ class UploadBuffer:
         return [
             {"base": filesystem.kvstore(self.target)},
             *({"prefix": p.prefix, "base": p.memory("objects", p.prefix)} for p in parts),
-            {"exact": MANIFEST, "base": {"driver": "memory", "path": MANIFEST}},
+            {"exact": MANIFEST, "base": {**MEMORY, "path": MANIFEST}},
         ]
 
     def send(self, name: str, content: bytes) -> None:
@@ -124,12 +132,12 @@ class UploadBuffer:
         except FileNotFoundError:
             return False
 
-    def begin_database(self, manifest: bytes) -> None:
-        """Let the parts go on from a database in the folder."""
-        import tensorstore as ts
-
-        memory = ts.KvStore.open({"driver": "memory"}, context=self.context).result()
-        memory.write(MANIFEST, manifest).result()
+    def begin_database(self, manifest: bytes, nodes: Mapping[str, bytes] | None = None) -> None:
+        """Let the parts go on from a database in the folder; of its objects, ``nodes`` are known."""
+        self._memory.write(MANIFEST, manifest).result()
+        for name, content in (nodes or {}).items():
+            self._memory.write(f"nodes/{name}", content).result()
+            self.nodes.append({"exact": name, "base": {**MEMORY, "path": f"nodes/{name}"}})
 
     def vouches_for(self, leaf: PlannedLeaf, array: StoredArray) -> bool:
         """True if all that was written of a stored array was read back, and stands as it was sent.
@@ -193,7 +201,7 @@ class BufferedPart:
         zarr = leaf.document["zarr_format"] if leaf.document else 2
         reading, is_part = self._buffer.reading, leaf not in self.begun
         found = read_block(zarr, kvstore, leaf, reading, window, is_part=is_part)
-        if found is None or not _is_same(found, values):
+        if found is None or not are_same(found, values):
             raise WriteError(
                 f"'{leaf.draft_path}' does not read back as it was computed",
                 why="what was encoded of it decodes to other values; it was not sent",
@@ -213,7 +221,7 @@ class BufferedPart:
 
     def database(self, folder: str = "") -> dict[str, Any]:
         """The spec of the database in the target, or in a folder of it: read there, and written in memory."""
-        layers = self._buffer.layers([*self._buffer.in_memory, self])
+        layers = [*self._buffer.layers([*self._buffer.in_memory, self]), *self._buffer.nodes]
         stack = {"driver": "kvstack", "path": folder, "layers": layers}
         return {"driver": "ocdbt", "base": stack, **dict.fromkeys(_OF_DATABASE, self.prefix)}
 
@@ -224,7 +232,7 @@ class BufferedPart:
 
     def memory(self, room: Literal["arrays", "objects"], path: str = "") -> dict[str, Any]:
         """Where its arrays are encoded, or where objects stand until they are sent."""
-        return {"driver": "memory", "path": f"{self._token}/{room}/{path}"}
+        return {**MEMORY, "path": f"{self._token}/{room}/{path}"}
 
     def _opened_memory(self, room: Literal["arrays", "objects"]) -> Any:
         import tensorstore as ts
@@ -287,13 +295,3 @@ class BufferedPart:
         if names:
             with Threads(min(len(names), filesystem.requests_at_once(target))) as pool:
                 self._buffer.sent.update(pool.map(send, names))
-
-
-def _is_same(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
-    """True for the same bytes; types that NumPy does not export (bfloat16) are viewed as such."""
-    import numpy as np
-
-    a, b = (np.ascontiguousarray(v).reshape(-1).view(np.uint8) for v in (one, other))
-    whole = a.size - a.size % 8  # eight at a time take half as long
-    same = np.array_equal(a[:whole].view(np.uint64), b[:whole].view(np.uint64))
-    return a.size == b.size and same and np.array_equal(a[whole:], b[whole:])
