@@ -89,7 +89,9 @@ class ArrayStore(ABC):
 
     def begin_reading(self, name: str) -> None:
         """Begin to read an array whole that is read whole next, once; what goes wrong is said by who does."""
+        document = self.arrays[name].document
         with suppress(CheckpointError):
+            check_claim(document, name, self.directory, document.shape)
             self._begun[name] = open_array(self, name).read(order="C")
 
     def begun(self, name: str) -> Any:
