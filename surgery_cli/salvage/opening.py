@@ -84,7 +84,7 @@ def _of_two(path: Path) -> SurgeryError | None:
 
 def _address(named: str, path: Path) -> str:
     """A step by its run and number, if a rescue takes it for that: several may have that number."""
-    from surgery_cli.salvage.place import step_named
+    from surgery_cli.salvage.steps import step_named
 
     with suppress(OSError, SurgeryError):
         if named and step_named(path_at(named)) == path:

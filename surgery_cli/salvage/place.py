@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -17,6 +16,7 @@ from surgery_cli.proof.side_values import value_faults
 from surgery_cli.proof.step_metadata_file import step_faults
 from surgery_cli.salvage.file import format_of_broken
 from surgery_cli.salvage.item import is_item
+from surgery_cli.salvage.steps import files_of_steps, folders_in, several, step_name_of, step_named
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.names import is_leftover, step_name, unfinished_name
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK
@@ -30,7 +30,6 @@ from surgery_cli.store.locate.refusals import missing
 from surgery_cli.store.locate.steps import SURE_PREFIXES
 from surgery_cli.store.write.half_replaced import mixture_around
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.words.lists import quoted
 
 
 def fault_beside(file: Path) -> str:
@@ -96,27 +95,28 @@ def find_broken(path: Path) -> BrokenPlace:
         )
     root = filesystem.real(path)
     _refuse_mixture(root)
-    while is_leftover(root.name) and len(inside := _folders(root)) == 1:
+    while is_leftover(root.name) and len(inside := folders_in(root)) == 1:
         root = inside[0]  # where surgery was building
     if is_item(root):
         own = [root / name for name in STEP_FILES if filesystem.is_file(root / name)]
         return BrokenPlace(root, {"": root}, own)
     sides = _no_trees(_handlers(root))
-    around = [folder for folder in _folders(root) if folder.name not in sides]
+    around = [folder for folder in folders_in(root) if folder.name not in sides]
     trees = [folder for folder in around if is_item(folder)]
     alone = [folder for folder in trees if filesystem.is_file(folder / STEP_METADATA)]
     if len(alone) > 1 and not filesystem.is_file(root / STEP_METADATA):  # into a step they were put
-        raise _several(path, trees)
+        raise several(path, trees)
     for tree in trees:
         _refuse_mixture(tree)
     if trees and not _are_steps(root, trees):
         return _step(root, {unfinished_name(tree.name) or tree.name: tree for tree in trees})
-    steps = [one for one in around if one in trees or any(map(is_item, _folders(one)))]
+    steps = [one for one in around if one in trees or any(map(is_item, folders_in(one)))]
+    steps += files_of_steps(root)
     if len(steps) == 1:
         found = find_broken(steps[0])
         return msgspec.structs.replace(found, run=root) if step_name(found.name) else found
     if steps:
-        raise _several(path, steps)
+        raise several(path, steps)
     raise CheckpointError(
         f"nothing of a tree of leaves is left in '{path}'",
         why="no database, no folder of a leaf, and no metadata stands in it or one level below",
@@ -126,69 +126,18 @@ def find_broken(path: Path) -> BrokenPlace:
 
 def _are_steps(root: Path, trees: Iterable[Path]) -> bool:
     """True of trees that are whole steps, and no items of one: by their names, where nothing says that of a step."""
-    own = step_name(unfinished_name(root.name) or root.name)
+    own = step_name_of(root)
     if (own is not None and not own.prefix) or any(
         filesystem.is_file(root / name) for name in STEP_FILES
     ):
         return False
-    named = [step_name(unfinished_name(tree.name) or tree.name) for tree in trees]
+    named = map(step_name_of, trees)
     return all(one is not None and one.prefix in SURE_PREFIXES for one in named)
 
 
 def _refuse_mixture(place: Path) -> None:
     if (mixture := mixture_around(place)) is not None:
         raise CheckpointError(mixture)
-
-
-def _several(path: Path, found: list[Path]) -> PlanError:
-    places = sorted(found, key=_by_number)
-    return PlanError(
-        f"'{path}' is no one checkpoint",
-        why=f"trees stand in {quoted((place.name for place in places), 4, word='and')}",
-        fix=f"name one of them, as '{_named_in_run(places[-1])}'",
-    )
-
-
-def _named_in_run(place: Path) -> str:
-    """A step by its run and number, of which a rescue makes a run, if no other has that number; else by its path."""
-    named = step_name(unfinished_name(place.name) or place.name)
-    if named is not None:
-        address = place.parent.with_name(f"{place.parent.name}@{named.number}")
-        is_it = _steps_numbered(place.parent, named.number) == [place]
-        return str(address if is_it and not filesystem.is_taken(address) else place)
-    return str(place)
-
-
-def _by_number(place: Path) -> list[tuple[int, str]]:
-    """The name by its words and numbers: `50` stands before `100`."""
-    parts = re.split(r"(\d+)", place.name)
-    return [(int(part), "") if part.isdecimal() else (0, part) for part in parts]
-
-
-def step_named(path: Path) -> Path | None:
-    """The step that `ROOT@N` names, finished or not; a save beside one of that number is another.
-
-    Raises:
-        PlanError: several have that number.
-    """
-    front, at, number = path.name.rpartition("@")
-    root = path.with_name(front) if front else path
-    if not at or not number.isdecimal() or not filesystem.is_folder(root):
-        return None
-    found = _steps_numbered(root, int(number))
-    if len(found) > 1:
-        raise _several(path, found)
-    return found[0] if found else None
-
-
-def _steps_numbered(root: Path, number: int) -> list[Path]:
-    """The steps of that number; saves that were not finished, only where no other is."""
-    found = []
-    for folder in _folders(root):
-        step = step_name(unfinished_name(folder.name) or folder.name)
-        if step is not None and step.number == number:
-            found.append(folder)
-    return [folder for folder in found if unfinished_name(folder.name) is None] or found
 
 
 def _step(root: Path, items: dict[str, Path]) -> BrokenPlace:
@@ -258,10 +207,6 @@ def undecodable_beside(place: BrokenPlace, memory_bytes: int) -> dict[str, str]:
 
 STEP_FILES: Final = (STEP_METADATA, "orbax.checkpoint")
 """Files about a step that may stand in a tree's own directory."""
-
-
-def _folders(folder: Path) -> list[Path]:
-    return [folder / entry.name for entry in filesystem.entries_if_any(folder) if entry.is_folder]
 
 
 def fingerprint(root: Path) -> str:

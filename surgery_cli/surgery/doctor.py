@@ -22,7 +22,7 @@ from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.salvage.glance import could_fill
 from surgery_cli.salvage.opening import opened
-from surgery_cli.salvage.place import step_named
+from surgery_cli.salvage.steps import named_in_run, step_named
 from surgery_cli.script.user_code import Say
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store import filesystem
@@ -240,9 +240,13 @@ def _with_older_steps(
         found = next((path for path in before if could_fill(str(path), one.left)), None)
         if found is None:
             return row
-        older, broken = quote(str(found)), quote(str(root / row.path))
-        new = new_place(root / row.path)
-        partial = " --allow-partial" if one.left is not None and one.left.lost else ""
+        place = root / row.path
+        # a file of a run becomes a run: its own name is what Flax looks for; and nothing in it proves what is left
+        is_file = filesystem.is_file(place)
+        older, broken = quote(str(found)), quote(named_in_run(place) if is_file else str(place))
+        new = new_place(place)
+        is_partial = is_file or (one.left is not None and one.left.lost)
+        partial = " --allow-partial" if is_partial else ""
         fill = f"`surgery rescue {broken} {new} --fill-from {older}{partial}` takes the rest from there"
         return replace(row, todo=f"{row.todo}; {fill}")
 

@@ -12,6 +12,7 @@ from surgery_cli.proof.record_places import record_path, recorded_place
 from surgery_cli.store import filesystem
 from surgery_cli.store.export.table import FORMATS
 from surgery_cli.store.filesystem.listing import removal_of
+from surgery_cli.store.filesystem.names import names_of_record
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.store.write.commit_marks import companion_of, is_record
 from surgery_cli.store.write.item_plan import is_converted
@@ -32,6 +33,7 @@ def stale_record(
         DestinationError: what stands there is none of that, nor of what is replaced with ``--force``.
     """
     record = companion_of(target)
+    _refuse_called_otherwise(target, prepared)
     if built == target or not filesystem.is_taken(record):
         return None
     if _is_of(record, target) or not _comes_beside(target, prepared):
@@ -51,6 +53,24 @@ def stale_record(
         else "it is no record that `surgery` has written",
         fix=f"name another destination, or {mend}",
     )
+
+
+def _refuse_called_otherwise(target: Path, prepared: Prepared) -> None:
+    """A record of an earlier version would stay as it is: of another file, and for Flax the last step of its run."""
+    now, *before = (target.with_name(name) for name in names_of_record(target.name))
+    for record in before:
+        if not (
+            filesystem.is_taken(record) and _comes_beside(target, prepared) and is_record(record)
+        ):
+            continue
+        mend = f"remove it: `{removal_of(record)}`"
+        if not isinstance(record, BucketPath) and not filesystem.is_taken(now):
+            mend = f"give it its name: `mv -n {quote(str(record))} {quote(str(now))}`"
+        raise DestinationError(
+            f"'{record}' is a record under the name that it had in an earlier version",
+            why=f"that of the result is '{now.name}', and nothing would replace this one; Flax takes it for a step",
+            fix=mend,
+        )
 
 
 def stale_notes(stale: Path | None) -> list[Note]:

@@ -90,6 +90,7 @@ class Rescue(msgspec.Struct, frozen=True):
     def _write(self, staging: Staging | BucketStaging, linker: Linker, target: Target) -> Path:
         """Everything in its place, read back and put on record; the file of the record."""
         new = target.step_in(staging.new)
+        filesystem.make_folders(new.parent)  # a step may be a file
         for name, item in self.survey.items.items():
             was_empty = not self.survey.leaves[name] and name not in self.survey.lost
             if self.kept[name] or was_empty:

@@ -1,7 +1,9 @@
 """Runs whose steps are files of Flax: what is written there is restored by Flax itself, which looks at names alone."""
 
 import json
+import shlex
 import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from surgery_cli.store.filesystem.names import name_of_record
 TREE = {"params": {"w": np.arange(8, dtype=np.float32), "b": np.ones(3, np.float32)}}
 
 
-@pytest.fixture(params=["checkpoint_", "model_"])
+@pytest.fixture(params=["checkpoint_", "model_", "model", "ck.", ""], ids=repr)
 def run(request, tmp_path):
     """A run of two steps, and the prefix of their names."""
     before = config.flax_use_orbax_checkpointing
@@ -39,10 +41,17 @@ def rescale(surgery, source, new, *more):
     assert done.code == 0, done.err
 
 
+def knows_steps(prefix):
+    """True if a run is told by the names of its steps: anybody may call a file `model5`."""
+    return prefix in ("checkpoint_", "model_", "")
+
+
 @pytest.mark.parametrize("said", ["the run", "a step of it", "the step itself"])
 def test_flax_restores_the_edited_step_and_its_record_is_known(surgery, run, tmp_path, said):
     """It took the record for the last step, whose name goes on behind the number, and could not read it."""
     root, prefix = run
+    if said != "the step itself" and not knows_steps(prefix):
+        pytest.skip("its steps are named each by itself")
     new, last = tmp_path / "new", f"{prefix}5"
     if said == "the step itself":
         new.mkdir()
@@ -67,13 +76,69 @@ def test_a_seal_and_a_new_step_hide_no_step_either(surgery, run):
     assert surgery("seal", root / f"{prefix}5").code == 0
     check(root, prefix, f"{prefix}5", 1)
     assert use_cases.verify(str(root / f"{prefix}5")).agrees
-    rescale(surgery, root, root, "--as-step", "7")
+    if knows_steps(prefix):
+        rescale(surgery, root, root, "--as-step", "7")
+    else:
+        rescale(surgery, root / f"{prefix}5", root / f"{prefix}7")
     check(root, prefix, f"{prefix}7", 2)
 
 
 def test_a_record_of_before_is_found_under_the_name_that_it_had(surgery, run, tmp_path):
+    """Nothing replaces it: it would stay beside another file, and for Flax be the last step."""
     root, prefix = run
-    rescale(surgery, root, tmp_path / "new")
-    record = tmp_path / "new" / name_of_record(f"{prefix}5")
-    shutil.move(record, tmp_path / "new" / f"{prefix}5.surgery.json")
-    assert len(use_cases.log(str(tmp_path / "new")).entries) == 1
+    last, new = f"{prefix}5", tmp_path / "new"
+    new.mkdir()
+    rescale(surgery, root / last, new / last)
+    shutil.move(new / name_of_record(last), new / f"{last}.surgery.json")
+    assert len(use_cases.log(str(new / last)).entries) == 1
+    before = (new / last).read_bytes()
+    done = surgery("rescale", root / last, new / last, "params/w", "--by", "3", "--force")
+    assert done.code == 2, done.err
+    assert (new / last).read_bytes() == before
+    command = done.err.rpartition("`mv ")[2].partition("`")[0]
+    subprocess.run(["mv", *shlex.split(command)], check=True)
+    check(new, prefix, last, 2)
+    rescale(surgery, root / last, new / last, "--force")
+    assert sorted(path.name for path in new.iterdir()) == sorted([last, name_of_record(last)])
+
+
+@pytest.mark.parametrize("how", ["of one", "by its number", "the latest", "as doctor says"])
+@pytest.mark.parametrize("where", ["disk", "bucket"])
+def test_a_run_of_files_is_rescued_as_a_run(surgery, run, tmp_path, bucket, how, where):
+    """Its files had to be named one by one, and what came of it was a file of whatever name."""
+    root, prefix = run
+    if not knows_steps(prefix):
+        pytest.skip("its steps are named each by itself")
+    source, more, step = str(root), [], f"{prefix}5"
+    if how == "of one":
+        (root / f"{prefix}3").unlink()
+    elif how == "by its number":
+        source, step = f"{root}@3", f"{prefix}3"
+    elif how == "the latest":
+        source = f"{root}@latest"
+    else:
+        content = (root / step).read_bytes()
+        (root / step).write_bytes(content[:-2])
+        said = surgery("doctor", root, "--settled", "0").out
+        _, source, _, *more = shlex.split(said.rpartition("`surgery ")[2].partition("`")[0])
+        assert "--fill-from" in more, said
+    new = "gs://bkt/new" if where == "bucket" else str(tmp_path / "new")
+    done = surgery("rescue", source, new, *more)
+    assert done.code == 0, done.err
+    if where == "bucket":
+        (tmp_path / "new").mkdir()
+        for name in bucket.names("new/"):
+            (tmp_path / name).write_bytes(bucket.content(name))
+    check(tmp_path / "new", prefix, step, 1)
+
+
+def test_a_run_of_files_in_a_bucket_has_no_marks(surgery, run, tmp_path, bucket):
+    """Its last step was called unfinished, and that a mark be put into it was the advice."""
+    root, prefix = run
+    if not knows_steps(prefix):
+        pytest.skip("its steps are named each by itself")
+    bucket.upload(root, "gs://bkt/runs/r")
+    assert surgery("inspect", "gs://bkt/runs/r").code == 0
+    rescale(surgery, "gs://bkt/runs/r", "gs://bkt/runs/r", "--as-step", "8")
+    rescale(surgery, "gs://bkt/runs/r@latest", tmp_path / "new")
+    check(tmp_path / "new", prefix, f"{prefix}8", 4)

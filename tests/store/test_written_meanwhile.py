@@ -128,7 +128,7 @@ MOMENTS = {
     "remove_dead": apply_module,
     "preview_notes": apply_module,
     "check_sealed_files": apply_module,
-    "expect_reads": apply_module,
+    "begin_to_read": apply_module,
 }
 
 

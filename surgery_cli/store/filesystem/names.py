@@ -83,10 +83,15 @@ def is_record(name: str) -> bool:
 def name_of_record(name: str) -> str:
     """The name of the record beside a file, or a bare directory, of that name.
 
-    That of a step with a prefix is hidden: Flax takes all that begins with the prefix for steps, and this for the last.
+    It is hidden where the name ends in a number: Flax takes whatever begins as its steps do for one of them, however
+    that is, and goes by the numbers in a name; this one would be the last.
 
-    >>> name_of_record("new.msgpack"), name_of_record("checkpoint_5")
-    ('new.msgpack.surgery.json', '.checkpoint_5.surgery.json')
+    >>> [name_of_record(name) for name in ("new.msgpack", "checkpoint_5", "7")]
+    ['new.msgpack.surgery.json', '.checkpoint_5.surgery.json', '.7.surgery.json']
     """
-    step = step_name(name)
-    return f"{'.' if step is not None and step.prefix else ''}{name}.{RECORD}"
+    return f"{'.' if name[-1:].isdecimal() else ''}{name}.{RECORD}"
+
+
+def names_of_record(name: str) -> tuple[str, ...]:
+    """That name, and the one that the record of a step had in earlier versions."""
+    return tuple(dict.fromkeys((name_of_record(name), f"{name}.{RECORD}")))

@@ -19,7 +19,7 @@ from surgery_cli.inputs.buckets import Replaced, ServiceRefusal, path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.local_disk import own_status
 from surgery_cli.store.filesystem.meanwhile import written_meanwhile
-from surgery_cli.store.filesystem.names import RECORD
+from surgery_cli.store.filesystem.names import is_record
 from surgery_cli.store.filesystem.protocol import Status
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 from surgery_cli.words.lists import quoted
@@ -108,11 +108,11 @@ def check_versions(place: Path, built: Stood) -> None:
         RemovedError: so.
     """
     now = what_stands(place) if built else {}
-    unlike = {name for name, _ in built.items() ^ now.items() if Path(name).name != RECORD}
+    unlike = {name for name, _ in built.items() ^ now.items() if not is_record(Path(name).name)}
     if not unlike:
         return
-    gone = [Path(f"{place}{name}") for name in unlike & built.keys() - now.keys()]
-    raise written_to([Path(f"{place}{name}") for name in unlike], gone)
+    gone = [path_at(f"{place}{name}") for name in unlike & built.keys() - now.keys()]
+    raise written_to([path_at(f"{place}{name}") for name in unlike], gone)
 
 
 def written_to(unlike: Collection[Path], gone: Collection[Path]) -> RemovedError:

@@ -11,7 +11,7 @@ from surgery_cli.errors import SurgeryError
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import said_in
 from surgery_cli.store.filesystem.links import Linker
-from surgery_cli.store.filesystem.names import name_of_record
+from surgery_cli.store.filesystem.names import name_of_record, names_of_record
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.locate.location import locate
 
@@ -93,6 +93,12 @@ def is_marked(destination: Path, lock: bytes) -> bool:
 def companion_of(destination: Path) -> Path:
     """Where the record of a checkpoint stands that is a single file."""
     return destination.with_name(name_of_record(destination.name))
+
+
+def record_beside(place: Path) -> Path:
+    """Where the record of a single file, or of a bare directory, stands beside it; else where it would."""
+    found = [place.with_name(name) for name in names_of_record(place.name)]
+    return next((record for record in found if filesystem.is_file(record)), found[0])
 
 
 class _Record(msgspec.Struct):
