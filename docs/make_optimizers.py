@@ -78,10 +78,10 @@ a tenth of each other whatever the settings, and for counts from about 3,500 on 
 names the decay. A decay that one side alone has on disk (`inject_hyperparams`), and that is not optax's default, is
 named in the preview, with what that default would make of the next steps; where a call or script was tried out that has
 another, the slots restart. Params of the very same checkpoint (`--from` another layer) need no kind to be known: their
-slots are of one state. What the plan says (`slots:`, `optimizer_kind:`) is said of the checkpoint that is edited, under any of
-its names; another one says it in its own record, and the preview has the plan for that. Of a state of no known form, a
-number beside it that may be its count must agree, too. Else the twins restart and the preview says why; an explicit
-`transform` is refused. `replace` that names the count as well (`params` and `opt_state/0/count`) takes both.
+slots are of one state. What the plan says (`slots:`, `optimizer_kind:`) is said of the checkpoint that is edited, under
+any of its names; another one says it in its own record, and the preview has the plan for that. Of a state of no known
+form, a number beside it that may be its count must agree, too. Else the twins restart and the preview says why; an
+explicit `transform` is refused. `replace` that names the count as well (`params` and `opt_state/0/count`) takes both.
 `reset-optimizer` takes no policy.
 
 A state is of the params whose names and shapes it has. Where several have them (an average, a target, a network just
