@@ -220,7 +220,8 @@ are read for the preview.
 
 What was rounded is lost: a cast back leaves the 1, and is refused with what to do: `set` it in the same plan to what
 the script gives. `inspect --optimizer`, `verify` and `doctor --read-data` say it of a checkpoint that stands so, and
-`verify --like-init` shows no cast that would not help.
+`verify --like-init` shows no cast that would not help. A cast to a wider dtype names the settings that an earlier run
+cast to a narrower one, as far as the record tells.
 
 ## What was tried
 
