@@ -75,11 +75,13 @@ is worse than none. Optimizers without second moments have nothing to warm: thei
 checkpoint takes the twins there with the params, where it has all of them, of the same kind, and under a clock that
 agrees: the next steps must be those that the donor itself would take, within a tenth. That holds for step counts within
 a tenth of each other whatever the settings, and for counts from about 3,500 on for decays of up to 0.999; the preview
-names the decay. Params of the very same checkpoint (`--from` another layer) need no kind to be known: their slots are
-of one state. What the plan says (`slots:`, `optimizer_kind:`) is said of the checkpoint that is edited, under any of
-its names; another one says it in its own record, and the preview has the plan for that. Of a state of no known form, a
-number beside it that may be its count must agree, too. Else the twins restart and the preview says why; an explicit
-`transform` is refused. `replace` that names the count as well (`params` and `opt_state/0/count`) takes both.
+names the decay. A decay that one side alone has on disk (`inject_hyperparams`), and that is not optax's default, is
+named in the preview, with what that default would make of the next steps; where a call or script was tried out that has
+another, the slots restart. Params of the very same checkpoint (`--from` another layer) need no kind to be known: their
+slots are of one state. What the plan says (`slots:`, `optimizer_kind:`) is said of the checkpoint that is edited, under
+any of its names; another one says it in its own record, and the preview has the plan for that. Of a state of no known
+form, a number beside it that may be its count must agree, too. Else the twins restart and the preview says why; an
+explicit `transform` is refused. `replace` that names the count as well (`params` and `opt_state/0/count`) takes both.
 `reset-optimizer` takes no policy.
 
 A state is of the params whose names and shapes it has. Where several have them (an average, a target, a network just
@@ -218,7 +220,8 @@ are read for the preview.
 
 What was rounded is lost: a cast back leaves the 1, and is refused with what to do: `set` it in the same plan to what
 the script gives. `inspect --optimizer`, `verify` and `doctor --read-data` say it of a checkpoint that stands so, and
-`verify --like-init` shows no cast that would not help.
+`verify --like-init` shows no cast that would not help. A cast to a wider dtype names the settings that an earlier run
+cast to a narrower one, as far as the record tells.
 
 ## What was tried
 

@@ -36,8 +36,10 @@ class Map(LeafOperation, tag="map", kw_only=True, frozen=True):
     like are those of ml_dtypes), and the leaf's path as text; it returns an array of the same shape and dtype, or of
     those that `spec` says. It runs as if from its own folder, one leaf after the other, beside nothing else. The
     SHA-256 of the file is a part of the draft's digest and stands in the record of the result; modules that the file
-    imports are not looked at. Memory holds a whole leaf. It must return the same for the same array: a later edit that
-    looks at many leaves at once (`prune` over all) calls it again.
+    imports are not looked at. Memory holds a whole leaf. It must return the same for the same array and path:
+    whatever reads the leaf may call it again, be it a later edit (`copy`, `split`, `normalize`, `prune`, `resize`), an
+    `assert`, a rule of `check:` or another process. A function that then gives something else (a draw without a seed, a
+    counter) is refused; `np.random.default_rng([7, *path.encode()])` draws the same for the same path.
     """
 
     with_: Annotated[
@@ -210,7 +212,9 @@ class Called(Kernel, frozen=True, tag="called"):
                 path=str(at.path),
             )
         # its own memory: the function may fill that of the returned array anew for the next leaf
-        return new.astype(new.dtype.newbyteorder("="), order="C")
+        own = new.astype(new.dtype.newbyteorder("="), order="C")
+        self.function.hold(at.path.text, given, own)
+        return own
 
 
 class CalledAnew(Called, frozen=True, tag="called_anew"):

@@ -14,6 +14,7 @@ from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.call_specs import CallSpec, call_spec
 from surgery_cli.operations.map import Map
 from surgery_cli.planning import Plan
+from surgery_cli.script.user_calls import Calls
 from surgery_cli.script.user_code import Say, load_object
 
 _EXAMPLE: Final = "name a function: `edit.py:halve`, or `edit.py:scaled(by=0.5)`"
@@ -26,6 +27,8 @@ class UserFunctions:
         self._say = say
         self._loaded: dict[str, UserFunction] = {}
         self._files: dict[Path, str] = {}
+        self.calls = Calls()
+        """What they gave so far."""
 
     def __len__(self) -> int:
         return len(self._loaded)
@@ -57,7 +60,7 @@ class UserFunctions:
             return user.run(user.value, array, path, *user.spec.args, **user.spec.kwargs)
 
         name = text.rpartition(".py:")[2]
-        return UserFunction.of(f"{file.name}:{name}", sha256, call)
+        return UserFunction.of(f"{file.name}:{name}", sha256, call, self.calls.hold)
 
     @property
     def files(self) -> Mapping[Path, str]:

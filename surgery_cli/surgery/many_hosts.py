@@ -15,25 +15,22 @@ from surgery_cli.engine.checks import refuse_breaches
 from surgery_cli.engine.digests import Digester, LeafDigest
 from surgery_cli.engine.executed import Executed
 from surgery_cli.engine.shared_execution import SharedExecution
-from surgery_cli.engine.shares import Share
 from surgery_cli.errors import DestinationError, PlanError
 from surgery_cli.hosts.lives import PATIENCE_WITH_CALLS_SECONDS
 from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.operations.map import Map
 from surgery_cli.planning import Plan
+from surgery_cli.script.user_calls import Call
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.request_counts import Requests, requests_so_far
 from surgery_cli.store.write.aftermath import is_unknown, unknown
-from surgery_cli.store.write.item import copied_leaves
 from surgery_cli.store.write.shared_step import SharedStepWriter
 from surgery_cli.surgery.agreement import agree
+from surgery_cli.surgery.host_shares import share_of
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.words.lists import listed
-from surgery_cli.words.notes import Remark
-from surgery_cli.words.pages import DocsPage
-from surgery_cli.words.quantities import byte_text
 
 if TYPE_CHECKING:
     from surgery_cli.hosts.membership import Membership
@@ -53,6 +50,7 @@ class _Outcome(msgspec.Struct):
     raw_bytes: int
     seen: list[list[list[tuple[tuple[int, ...], Any]]]]
     checked: _Checked
+    calls: list[tuple[Call, str]]
 
 
 class Company:
@@ -71,6 +69,7 @@ class Company:
         self._destination = destination
         self._draft = prepared.draft
         self._sources = prepared.sources
+        self._calls = prepared.functions.calls
         self._paths = list(prepared.draft.leaves)
 
     @classmethod
@@ -157,7 +156,10 @@ class Company:
 
     def _gathered(self, key: str) -> list[_Outcome]:
         given = self.membership.gather(key)[1:]
-        return [msgspec.msgpack.decode(one, type=_Outcome) for one in given]
+        found = [msgspec.msgpack.decode(one, type=_Outcome) for one in given]
+        for outcome in found:
+            self._calls.take_over(outcome.calls)
+        return found
 
     def _executed(self, outcome: _Outcome) -> Executed:
         paths = self._paths
@@ -223,6 +225,7 @@ class Company:
             raw_bytes=raw_bytes,
             seen=execution.checks.seen(),
             checked=checked,
+            calls=self._calls.seen(),
         )
         self.membership.give(key, msgspec.msgpack.encode(outcome))
 
@@ -236,28 +239,6 @@ def _spans(blocks: Sequence[tuple[Window, bytes]]) -> list[tuple[_Span, bytes]]:
 
 def _blocks(spans: Sequence[tuple[_Span, bytes]]) -> _Blocks:
     return [(tuple(slice(*one) for one in span), digest) for span, digest in spans]
-
-
-def share_of(prepared: Prepared, number: int, count: int) -> Share:
-    """What one of ``count`` processes does of a run."""
-    computed = [leaf for plan in prepared.plans.values() for leaf in plan.computed]
-    copied = [
-        leaf
-        for name, plan in prepared.plans.items()
-        for leaf in copied_leaves(plan, compact=prepared.compact[name])
-    ]
-    return Share(number, count, computed, copied)
-
-
-def shares_note(prepared: Prepared, count: int) -> Remark:
-    """How much of a run each of ``count`` processes does."""
-    sizes = share_of(prepared, 0, count).bytes
-    return Remark(
-        DocsPage.MANY_HOSTS,
-        f"{count} processes: each makes {byte_text(min(sizes))} to {byte_text(max(sizes))} of values;"
-        " the first one places what is by reference, and writes all small files; requests to buckets are told as"
-        " of one process, and each of the others looks at the source and writes its part of a database for itself",
-    )
 
 
 def be_patient(membership: Membership | None, plan: Plan, options: Options) -> None:

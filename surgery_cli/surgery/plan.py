@@ -16,7 +16,7 @@ from surgery_cli.surgery.expected_draft import check_expected
 from surgery_cli.surgery.exporting import check_called
 from surgery_cli.surgery.finished import finished_before
 from surgery_cli.surgery.gate import check_probe
-from surgery_cli.surgery.many_hosts import shares_note
+from surgery_cli.surgery.host_shares import shares_note
 from surgery_cli.surgery.preparation import effective, prepare
 from surgery_cli.surgery.previews import preview_notes, previewed
 from surgery_cli.surgery.record_beside import stale_notes, stale_record

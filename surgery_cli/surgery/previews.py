@@ -44,6 +44,7 @@ from surgery_cli.surgery.record_notes import foreign_record_notes, lost_item_not
 from surgery_cli.surgery.repeated_draws import repeated_draws
 from surgery_cli.surgery.repeated_loras import repeated_loras, unmerged_notes
 from surgery_cli.surgery.replaced import replaced_notes
+from surgery_cli.surgery.rounded_before import rounded_before
 from surgery_cli.surgery.same_run import same_run_notes
 from surgery_cli.surgery.step_metrics import metrics_notes
 from surgery_cli.surgery.traffic import Traffic
@@ -122,6 +123,7 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
         *repeated_loras(prepared.loras),
         *unmerged_notes(prepared.loras),
         *rearranged_kernels(checkpoint, draft),
+        *rounded_before(checkpoint, draft),
         *renamed_params(draft),
         *(placement_notes(draft, plans) if prepared.output is None else ()),
         *unread_notes(plans),

@@ -82,6 +82,12 @@ class LargestCut(Search, frozen=True, tag="largest_cut"):
         ordered = counts[::-1] if is_sizes else counts
         reached = ordered.cumsum()
         at = int((reached < known.staying).sum())
+        if at == len(ordered):
+            raise ValueRefusal(
+                "the largest elements cannot be told",
+                why="fewer of them were found than when they were first counted: values changed while they were read",
+                fix="run the command again once nothing writes to what is read",
+            )
         here, rest = int(ordered[at]), known.open - digit
         value = (1 << digit) - 1 - at if is_sizes else at
         left = known.staying - (int(reached[at]) - here)

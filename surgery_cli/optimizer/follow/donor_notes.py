@@ -82,7 +82,11 @@ def _with_the_count(source: str, clock: LeafPath, slots: Sequence[Slot]) -> Rema
 def beside_taken(taken: Taken) -> list[str]:
     """What is to be said of slots of a donor that go on here: what differs, and on what they rest."""
     apart = [f"{one}, so that the steps are not those of there" for one in taken.apart]
-    return [*apart, *(_assumed(clock) for clock in taken.clocks if not clock.is_sure)]
+    under = [_assumed(clock) for clock in taken.clocks if not clock.is_sure]
+    instead = (
+        worded("{optimizer: warm} or `reset` restarts them instead") if taken.one_sided else ""
+    )
+    return [*apart, *under, *taken.one_sided, *filter(None, (instead,))]
 
 
 def _assumed(clock: Clocked) -> str:

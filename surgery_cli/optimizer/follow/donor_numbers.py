@@ -8,14 +8,14 @@ from typing import Final
 import msgspec
 
 from surgery_cli.draft.expression import LeafRef
-from surgery_cli.draft.recipe import SOURCE, Draft
+from surgery_cli.draft.recipe import SOURCE, Draft, Output
 from surgery_cli.draft.slots import Slot
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.optimizer.follow.clocks import filled_with
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath
 
-_AFTERWARDS: Final = frozenset(
+AFTERWARDS: Final = frozenset(
     {
         "learning_rate", "learning rate", "learning rate factor", "weight_decay",
         "weight_decay_rate", "eps", "eps_root",
@@ -44,12 +44,12 @@ class Shared(msgspec.Struct, frozen=True):
     @property
     def agrees(self) -> bool:
         """True if slots of the donor mean here what they mean there."""
-        return self.name in _AFTERWARDS or self._is_within(_SAME if self.name else _MOST)
+        return self.name in AFTERWARDS or self._is_within(_SAME if self.name else _MOST)
 
     @property
     def changes_steps(self) -> bool:
         """True if the slots mean the same, and what is made of them is not the same."""
-        return self.name in _AFTERWARDS and not self._is_within(_MOST)
+        return self.name in AFTERWARDS and not self._is_within(_MOST)
 
     def _is_within(self, most: float) -> bool:
         if self.theirs is None or self.ours is None:
@@ -79,11 +79,9 @@ def shared_numbers(
         recipe = draft.leaves.get(draft.standing(path))
         if name not in theirs or recipe is None:
             continue
-        ours = filled_with(recipe)
-        if ours is None and recipe.home is not None and not recipe.edits:
-            ours = _read(recipe.home, scene)
         said = here.hyperparams.get(path, "")
-        yield Shared(path, said, _read(LeafRef(donor, theirs[name]), scene), ours)
+        there_stored = number_of(LeafRef(donor, theirs[name]), scene)
+        yield Shared(path, said, there_stored, number_here(recipe, scene))
 
 
 def _numbers_of(node: LeafPath, found: OptimizerSurvey) -> Iterator[tuple[LeafPath, LeafPath]]:
@@ -93,6 +91,15 @@ def _numbers_of(node: LeafPath, found: OptimizerSurvey) -> Iterator[tuple[LeafPa
             yield LeafPath(path[len(owner) :]), path
 
 
-def _read(ref: LeafRef, scene: States) -> float | None:
+def number_here(output: Output, scene: States) -> float | None:
+    """What a leaf of the checkpoint that is edited holds after the edits so far, if it is one number."""
+    filled = filled_with(output)
+    if filled is None and output.home is not None and not output.edits:
+        return number_of(output.home, scene)
+    return filled
+
+
+def number_of(ref: LeafRef, scene: States) -> float | None:
+    """What a stored leaf holds, if it is one number."""
     source = scene.source if ref.source == SOURCE else scene.open(ref.source)[1]
     return scene.number(ref) if source.tree[ref.path].size == 1 else None

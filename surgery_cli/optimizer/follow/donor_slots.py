@@ -20,6 +20,7 @@ from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS, standing
 from surgery_cli.optimizer.follow.decays import Decays, decays_tried
 from surgery_cli.optimizer.follow.donor_numbers import Shared, shared_numbers
 from surgery_cli.optimizer.follow.donor_schedules import Schedules
+from surgery_cli.optimizer.follow.donor_settings import one_sided_settings, said_of_one_side
 from surgery_cli.optimizer.follow.donor_untold import (
     counted_apart,
     unsaid,
@@ -41,7 +42,7 @@ class Taken(msgspec.Struct):
 
     ``because`` is empty where there are recipes. ``assumed`` says what the states are taken
     for that get them, ``clocks`` are those under which they would go on, ``apart`` what differs that changes the steps
-    alone.
+    alone, ``one_sided`` what only one side has on disk.
     """
 
     recipes: dict[LeafPath, Output] = {}
@@ -49,6 +50,7 @@ class Taken(msgspec.Struct):
     assumed: dict[LeafPath, Assumption] = {}
     clocks: tuple[Clocked, ...] = ()
     apart: tuple[str, ...] = ()
+    one_sided: tuple[str, ...] = ()
 
 
 class Donors:
@@ -95,6 +97,9 @@ class Donors:
         because = because or next(self._counted_apart(pairs, origin.source, draft), "")
         numbers = () if because else tuple(self._shared(pairs, origin.source, draft))
         because = because or next((one.sentence() for one in numbers if not one.agrees), "")
+        given = pairs, clocks, origin.source, draft, self._scene
+        sided = [] if because else one_sided_settings(*given)
+        because = because or next((one.because for one in sided if one.because), "")
         if because:
             return Taken(because=because, clocks=clocks)
         apart = [one.sentence() for one in numbers if one.changes_steps]
@@ -103,7 +108,8 @@ class Donors:
             schedules = Schedules(draft, origin.source, self._scene)
             self._schedules[origin.source] = schedules
         apart += schedules.apart(pairs)
-        return Taken(found, "", self._alike(pairs, origin.source, draft), clocks, tuple(apart))
+        alike = self._alike(pairs, origin.source, draft)
+        return Taken(found, "", alike, clocks, tuple(apart), said_of_one_side(sided))
 
     def _uncompared(self, slots: Sequence[Slot], draft: Draft) -> str:
         """Why counts beside these slots cannot be compared: each is several numbers, as in an ensemble."""

@@ -1,0 +1,126 @@
+"""Slots of a donor that go by a setting which one side alone has on disk, judged by the steps that optax takes."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import orbax.checkpoint as ocp
+import pytest
+
+STEPS = 31
+GRADIENT = 1e-3
+
+
+def gradients(params):
+    return jax.tree.map(lambda leaf: jnp.full_like(leaf, GRADIENT), params)
+
+
+def trained(tx):
+    """A state after steps under gradients that stay the same, so that their sizes follow from decays alone."""
+    params = {name: {"w": jnp.linspace(-1.0, 1.0, 12).reshape(3, 4)} for name in "ab"}
+    state = tx.init(params)
+    for _ in range(STEPS):
+        _, state = tx.update(gradients(params), state, params)
+    return {"params": params, "opt_state": state}
+
+
+def step_of_b(tx, state):
+    updates, _ = tx.update(gradients(state["params"]), state["opt_state"], state["params"])
+    return float(np.linalg.norm(updates["b"]["w"]))
+
+
+def saved(path, state):
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(path, state)
+    return path
+
+
+def grafted(surgery, tmp_path, here, there, *options):
+    run, donor = saved(tmp_path / "run", here), saved(tmp_path / "donor", there)
+    words = ("replace", run, tmp_path / "new", "params/b", "--with", donor, *options)
+    done = surgery(*words, "--json")
+    (notes,) = [[n for n in done.document["notes"] if " slot" in n and f"'{donor}'" in n]]
+    policies = {leaf["policy"] for leaf in done.document["leaves"] if leaf.get("policy")}
+    with ocp.StandardCheckpointer() as checkpointer:
+        state = checkpointer.restore(tmp_path / "new", jax.tree.map(np.asarray, here))
+    return " ".join(notes), policies, state
+
+
+PLAIN = {"adam": optax.adam, "rmsprop": optax.rmsprop, "sgd": optax.sgd}
+SETTINGS = [
+    ("adam", "b2", 0.9),
+    ("adam", "b2", 0.95),
+    ("adam", "b1", 0.5),
+    ("adam", "b1", 0.99),
+    ("rmsprop", "decay", 0.5),
+]
+
+
+def both(name, **settings):
+    """The optimizer whose settings are on disk, and the plain one with optax's defaults."""
+    return optax.inject_hyperparams(PLAIN[name])(1e-2, **settings), PLAIN[name](1e-2)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+@pytest.mark.parametrize(("name", "setting", "value"), SETTINGS)
+def test_what_the_other_side_has_is_said_not_to_be_known(
+    surgery, tmp_path, name, setting, value, is_there
+):
+    stored, plain = both(name, **{setting: value})
+    there, here = (stored, plain) if is_there else (plain, stored)
+    note, policies, state = grafted(surgery, tmp_path, trained(here), trained(there))
+    assert policies == {"donor"}
+    sides = ("there", "here") if is_there else ("here", "there")
+    assert f"hyperparams/{setting}', by which they go, is {value:g} {sides[0]}" in note
+    assert f"what {setting} is {sides[1]} is not on disk" in note
+    assert "`--optimizer warm` or `reset` restarts them" in note
+    ratio = step_of_b(here, state) / step_of_b(there, trained(there))
+    told = re.search(r"next steps are (\S+) times as large", note)
+    if told is not None:
+        np.testing.assert_allclose(float(told[1]), ratio, rtol=0.06)
+    elif name == "adam":
+        assert 1 / 1.15 < ratio < 1.15
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_setting_without_a_default_is_said_as_well(surgery, tmp_path, is_there):
+    stored = optax.inject_hyperparams(optax.sgd)(1e-2, momentum=0.5)
+    there, here = (stored, optax.sgd(1e-2, 0.9)) if is_there else (optax.sgd(1e-2, 0.9), stored)
+    note, policies, _ = grafted(surgery, tmp_path, trained(here), trained(there))
+    assert policies == {"donor"}
+    assert f"momentum', by which they go, is 0.5 {'there' if is_there else 'here'}" in note
+
+
+def test_a_default_is_no_word_worth(surgery, tmp_path):
+    stored, plain = both("adam", b1=0.9, b2=0.999)
+    note, policies, state = grafted(surgery, tmp_path, trained(plain), trained(stored))
+    assert policies == {"donor"}
+    assert "by which they go" not in note
+    np.testing.assert_allclose(
+        step_of_b(plain, state), step_of_b(stored, trained(stored)), rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("setting", ["b1", "b2"])
+def test_a_call_that_is_told_and_tried_out_settles_it(surgery, tmp_path, setting):
+    stored, _ = both("adam", **{setting: 0.8})
+    plain = optax.adam(1e-2, **{setting: 0.8})
+    call = ("--optimizer-kind", f"adam(1e-2, {setting}=0.8)")
+    note, policies, state = grafted(surgery, tmp_path, trained(plain), trained(stored), *call)
+    assert policies == {"donor"}
+    assert "by which they go" not in note
+    np.testing.assert_allclose(
+        step_of_b(plain, state), step_of_b(stored, trained(stored)), rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("setting", ["b1", "b2"])
+def test_a_call_that_shows_another_decay_lets_them_restart(surgery, tmp_path, setting):
+    stored, plain = both("adam", **{setting: 0.8})
+    call = ("--optimizer-kind", "adam(1e-2)")
+    note, policies, _ = grafted(surgery, tmp_path, trained(plain), trained(stored), *call)
+    assert policies == {"warm"}
+    assert f"{setting}', by which they go, is 0.8 there" in note
+    assert f"the optimizer that was tried out here has {setting} = 0.9" in note
