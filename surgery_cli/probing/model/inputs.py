@@ -145,7 +145,7 @@ def _from_file(text: str, match: re.Match[str]) -> list[Input]:
     except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile) as error:
         why, fix = str(error), _EXAMPLES
         if isinstance(error, ServiceRefusal):  # the file may be all right
-            why, fix = error.strerror, error.fix
+            why, fix = str(error.strerror), error.fix
         raise SurgeryError(f"the input file '{file}' cannot be read", why=why, fix=fix) from None
 
 
