@@ -19,6 +19,8 @@ _MOST: Final = 3
 """So many that are alike in name are named, or have their values held against each other."""
 _ENOUGH: Final = 32
 """So many elements are not the same by chance, even where they are few numbers over and over."""
+_FEWEST: Final = 4
+"""So many elements, not all of them one number, are not the same by chance at the same path, as those of a bias."""
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -115,11 +117,13 @@ def _proved(old: Family, new: Family, holdings: Holdings) -> Pair | None:
     for axis in [n for n, size in enumerate(longer.spec.shape) if size == max(sizes)]:
         common = _part(longer, axis, slice(0, min(sizes)), holdings, is_old=not is_longer)
         here, there = (old, common) if is_longer else (common, new)
-        if common.spec.size < _ENOUGH or not holdings.agree(here, there):
+        is_at_home = old.members == new.members
+        if not _are_alike(here, there, holdings, is_at_home=is_at_home):
             continue
         for form in holdings.fitting(here, there, forms(here, there))[:1]:
             if is_longer:
-                return _longer(old, new, form, axis, min(sizes), holdings)
+                pair = _longer(old, new, form, axis, min(sizes), holdings)
+                return None if pair.is_other and common.spec.size < _ENOUGH else pair
             order = form.arrangement.axes or tuple(range(len(old.spec.shape)))
             if form.arrangement.keeps_axes_whole:
                 change = Resize(order.index(axis), *sizes)
@@ -127,6 +131,16 @@ def _proved(old: Family, new: Family, holdings: Holdings) -> Pair | None:
                 why = f"{SAME}, without the last {sizes[0] - sizes[1]:,} places of an axis"
                 return _pair(old, new, whole, why)
     return None
+
+
+def _are_alike(here: Family, there: Family, holdings: Holdings, *, is_at_home: bool) -> bool:
+    """True if both hold the same, and not by chance; ``is_at_home``: at the same path, where fewer elements do."""
+    is_same = holdings.agree(here, there)
+    if there.spec.size >= _ENOUGH:
+        return bool(is_same)
+    if is_same is False or not is_at_home or there.spec.size < _FEWEST:
+        return False
+    return all(holdings.number_in(path) is None for path in there.members)
 
 
 def _longer(old: Family, new: Family, form: Form, axis: int, size: int, holdings: Holdings) -> Pair:

@@ -56,6 +56,9 @@ class Difference(Document, kw_only=True, frozen=True):
     """Values count as equal that are no more than ``atol + rtol * magnitude`` apart."""
     not_compared: list[str] = []
     """Items of either side that are no trees of leaves, or were not chosen; none where patterns say what to compare."""
+    items_only_in_a: list[str] = []
+    """Of these, the ones that the step of the other side does not have; they make no difference in what is compared."""
+    items_only_in_b: list[str] = []
     agreeing: list[str] = []
     """The leaves that agree."""
     assumptions: list[Assumed] = []
@@ -70,13 +73,21 @@ class Difference(Document, kw_only=True, frozen=True):
             "a difference is neither true nor false: ask `.changed`, `.only_in_a` and `.only_in_b`"
         )
 
+    def _not_compared(self, item: str) -> str:
+        sides = {"a": self.items_only_in_a, "b": self.items_only_in_b}
+        of = next((side for side, items in sides.items() if item in items), "")
+        return f"not compared: only {of} has it" if of else "not compared"
+
     def suite(self) -> Suite:
         cases = [
             *(Case(name=p or ".", outcome="failed", what="only in a") for p in self.only_in_a),
             *(Case(name=p or ".", outcome="failed", what="only in b") for p in self.only_in_b),
             *map(_case_of_change, self.changed),
             *(Case(name=path or ".") for path in self.agreeing),
-            *(Case(name=p, outcome="skipped", what="not compared") for p in self.not_compared),
+            *(
+                Case(name=p, outcome="skipped", what=self._not_compared(p))
+                for p in self.not_compared
+            ),
         ]
         sides = of_step(self.a, self.named_step_a), of_step(self.b, self.named_step_b)
         judged = f"{self.address_a} {self.address_b}"

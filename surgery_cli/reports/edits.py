@@ -138,5 +138,7 @@ class InversePlan(Document, kw_only=True, frozen=True):
     plan: dict[str, Any]
     from_source: int
     """How many of its edits take from there what nothing else has."""
+    not_brought_back: list[str] = []
+    """Items of the source's step that the result has not, and no edit takes: metrics that `--metrics` left out."""
     assumptions: list[Assumed] = []
     """That an older step of a root is meant, as none was named and the newest is unfinished; `--quiet` says it, too."""

@@ -25,6 +25,7 @@ from surgery_cli.settings.values import tolerance_of
 from surgery_cli.store.filesystem.listing import reads
 from surgery_cli.store.open.as_opened import as_opened
 from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.surgery.lacking_items import lacking_items
 from surgery_cli.surgery.leaf_names import Names, document_names, named_leaves, spellings
 from surgery_cli.surgery.look_memory import Look, Looks, planned_looks
 from surgery_cli.tree.containers import alike_but_for_containers, unlike_containers
@@ -87,7 +88,7 @@ def diff(
         structure_only=structure,
         rtol=rtol,
         atol=atol,
-        not_compared=[] if patterns else _beside(left, other),
+        **({} if patterns else _beside(left, other)),
         agreeing=_others([names[path] for path in both], changed),
         not_named=len(names) - len(wanted) if patterns else UNSET,
         spellings=spellings({path: names[path] for path in wanted}),
@@ -198,6 +199,10 @@ def _changed_values(
         meter.advance(spec.bytes, name)
 
 
-def _beside(*sides: Checkpoint) -> list[str]:
-    """The items that are not opened."""
-    return sorted({name for side in sides for name in side.location.other_items})
+def _beside(left: Checkpoint, right: Checkpoint) -> dict[str, Any]:
+    """The fields of the document that name the items that are not opened."""
+    return {
+        "not_compared": sorted({*left.location.other_items, *right.location.other_items}),
+        "items_only_in_a": lacking_items(left, right),
+        "items_only_in_b": lacking_items(right, left),
+    }

@@ -25,6 +25,7 @@ from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.write.step_plan import draft_items
 from surgery_cli.surgery.inverse_proof import differences, is_in_order
+from surgery_cli.surgery.lacking_items import lacking_items
 from surgery_cli.surgery.last_run import MOST_NAMED, last_run
 from surgery_cli.surgery.leaf_names import document_names, former_names
 from surgery_cli.surgery.preparation import prepare
@@ -56,7 +57,23 @@ def inverse(source: str, *, options: Options = Options()) -> reports.InversePlan
         plan=document,
         assumptions=assumed_steps(checkpoint),
         from_source=sum(map(needs_source, document["edits"])),
+        not_brought_back=_not_brought_back(checkpoint, origin, document),
     )
+
+
+def _not_brought_back(
+    checkpoint: Checkpoint, origin: _Origin, document: dict[str, Any]
+) -> list[str]:
+    """Items of the source that are no trees, which nothing takes back once a run has left them out."""
+    if origin.checkpoint is None:
+        return []
+    inserted = {edit.get("as") for edit in document["edits"] if edit["op"] == "insert-item"}
+    source = origin.checkpoint
+    if source.location.shape == "item" and source.location.step_directory is not None:
+        source = open_checkpoint(str(source.location.step_directory))
+    if checkpoint.location.shape == "item":
+        return []
+    return [name for name in lacking_items(source, checkpoint) if name not in inserted]
 
 
 def _for(record: Record, document: dict[str, Any]) -> dict[str, Any]:

@@ -220,7 +220,6 @@ TWO_ADDRESSES = {
     "the other is": ("https://x.p.googleapis.com", "http://one:9", "is Google"),
     "the same": ("http://one:9", "http://one:9", None),
     "without a scheme": ("one:9", "http://one:9", None),
-    "with a slash": ("http://one:9/", "http://one:9", None),
     "this machine": ("http://localhost:9", "http://127.0.0.1:9", None),
     "the usual port": ("http://one", "http://one:80", None),
     "two ways to Google": ("https://storage.googleapis.com", "https://x.p.googleapis.com", None),

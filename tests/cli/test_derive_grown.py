@@ -94,3 +94,42 @@ def test_without_values_in_common_the_same_path_is_the_first_candidate(
         assert perhaps[f"params/{path}"][0].startswith(f"params/{path} (40 places")
     # what an optimizer gathered comes from no param
     assert not [path for path, texts in perhaps.items() if path.startswith("opt_state") and texts]
+
+
+BODY = {"body": {"kernel": np.arange(200, dtype=np.float32).reshape(10, 20)}}
+"""What both sides have, so that they have values in common."""
+
+
+def grown_by(bias: np.ndarray, change: str) -> np.ndarray:
+    more = {"zeros": [0] * 4, "ones": [1] * 4, "others": [7, 8, 9, 10], "shorter": []}[change]
+    return np.concatenate([bias[:5] if change == "shorter" else bias, more]).astype(np.float32)
+
+
+@pytest.mark.parametrize("change", ["zeros", "ones", "shorter"])
+def test_a_short_vector_that_grew_at_its_path_is_found(
+    surgery: Any, tmp_path: Path, change: str
+) -> None:
+    """The kernel beside it was found, and its bias of eight numbers was a gap."""
+    bias = np.random.default_rng(0).normal(size=8).astype(np.float32)
+    new = {"head": {"bias": grown_by(bias, change)}, **BODY}
+    a, b = saved(tmp_path / "a", {"head": {"bias": bias}, **BODY}), saved(tmp_path / "b", new)
+    document = surgery("derive", a, b, "--json").document
+    assert not [gap for gap in document["gaps"] if gap["path"] == "params/head/bias"]
+    (tmp_path / "plan.json").write_text(json.dumps({"edits": document["plan"]["edits"]}))
+    surgery("apply", a, tmp_path / "c", tmp_path / "plan.json")
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        made = checkpointer.restore(tmp_path / "c")["params"]["head"]["bias"]
+    np.testing.assert_array_equal(made, new["head"]["bias"])
+
+
+@pytest.mark.parametrize("why", ["other path", "one number", "few", "others"])
+def test_a_short_vector_that_may_be_alike_by_chance_stays_a_gap(
+    surgery: Any, tmp_path: Path, why: str
+) -> None:
+    bias = np.random.default_rng(0).normal(size=8).astype(np.float32)
+    bias = {"one number": np.ones(8, np.float32), "few": bias[:3]}.get(why, bias)
+    name = "tail" if why == "other path" else "head"
+    new = {name: {"bias": grown_by(bias, "others" if why == "others" else "zeros")}, **BODY}
+    a, b = saved(tmp_path / "a", {"head": {"bias": bias}, **BODY}), saved(tmp_path / "b", new)
+    document = surgery("derive", a, b, "--json").document
+    assert [gap for gap in document["gaps"] if gap["path"] == f"params/{name}/bias"]

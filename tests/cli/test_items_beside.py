@@ -93,3 +93,59 @@ def test_however_a_step_is_spelled_one_item_of_it_is_edited(surgery, tmp_path, i
         document = json.loads(looked.out)
         drafts.add(json.dumps([document["draft"], document["leaves"], document["notes"]]))
     assert len(drafts) == 1
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """A run whose steps have metrics, as a manager saves them."""
+    by_loss = ocp.CheckpointManagerOptions(best_fn=lambda metrics: metrics["loss"])
+    with ocp.CheckpointManager(tmp_path / "measured", options=by_loss) as manager:
+        for number in (1, 2):
+            state = {"params": {"w": np.full(3, number, np.float32)}}
+            manager.save(number, args=ocp.args.StandardSave(state), metrics={"loss": 1.0})
+        manager.wait_until_finished()
+    return tmp_path / "measured"
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_diff_says_which_side_lacks_an_item(surgery, measured, tmp_path, is_first):
+    """ "no difference", and nothing said that one of them had lost its metrics."""
+    lacking = tmp_path / "lacking"
+    done = surgery(
+        "rescale", f"{measured}@2", lacking, "params/w", "--by", "1", "--metrics", "drop"
+    )
+    assert done.code == 0, done.err
+    assert not (lacking / "2" / "metrics").exists()
+    sides = (f"{measured}@2", lacking) if is_first else (lacking, f"{measured}@2")
+    side, other = ("a", "b") if is_first else ("b", "a")
+    told = surgery("diff", *sides, "--json")
+    assert told.code == 0
+    assert told.document[f"items_only_in_{side}"] == ["metrics"]
+    assert told.document[f"items_only_in_{other}"] == []
+    assert told.document["not_compared"] == ["metrics"]
+    assert f"only {side} has metrics" in surgery("diff", *sides).out
+    report = tmp_path / "report.xml"
+    surgery("diff", *sides, "--output", f"junit={report}")
+    assert f"not compared: only {side} has it" in report.read_text("utf-8")
+
+
+@pytest.mark.parametrize("what", ["both have it", "an item itself", "patterns"])
+def test_diff_names_no_item_where_none_is_lacking(surgery, measured, what):
+    sides = (f"{measured}@1", f"{measured}@2")
+    if what == "an item itself":
+        sides = (measured / "1" / "default", f"{measured}@2")
+    told = surgery("diff", *sides, *(["params"] if what == "patterns" else []), "--json")
+    assert (told.document["items_only_in_a"], told.document["items_only_in_b"]) == ([], [])
+
+
+@pytest.mark.parametrize("metrics", ["drop", "keep"])
+def test_the_way_back_says_what_it_does_not_bring_back(surgery, measured, tmp_path, metrics):
+    new = tmp_path / "new"
+    surgery("rescale", f"{measured}@2", new, "params/w", "--by", "2", "--metrics", metrics)
+    assert (new / "2" / "metrics").exists() == (metrics == "keep")
+    lost = ["metrics"] if metrics == "drop" else []
+    assert surgery("plan", new, "--inverse", "--json").document["not_brought_back"] == lost
+    told = surgery("plan", new, "--inverse")
+    assert told.code == 0
+    assert ("does not bring back 'metrics'" in told.err) == bool(lost)
+    assert "bring back" not in told.out

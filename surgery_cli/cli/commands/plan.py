@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from surgery_cli.console.arguments import OptionalPlanFile, Output, Source
 from surgery_cli.console.formats.files import (
@@ -13,6 +13,7 @@ from surgery_cli.console.formats.files import (
     write_files,
 )
 from surgery_cli.console.printing import (
+    print_aside,
     print_assumed,
     print_document,
     print_json,
@@ -25,6 +26,11 @@ from surgery_cli.inputs.addresses import destination_address
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.run import Options
 from surgery_cli.settings.shared import Variables
+from surgery_cli.words.lists import quoted
+
+if TYPE_CHECKING:
+    from surgery_cli.console.page import Page
+    from surgery_cli.reports import InversePlan
 
 
 def plan(
@@ -99,4 +105,13 @@ def _print_inverse(source: str, html: str | None, options: Options, output: Outp
     else:
         print_text(yaml_of(undoing.plan))
         print_assumed(undoing, output)
+        if undoing.not_brought_back:
+            print_aside(undoing, _render_lacking)
     return 0
+
+
+def _render_lacking(undoing: InversePlan, page: Page) -> None:
+    """What the source has beside its trees, and the result will not have."""
+    items = quoted(undoing.not_brought_back, 5)
+    said = f"the plan does not bring back {items} of '{undoing.source}': no edit takes what is no tree of leaves"
+    page.remarks("note", [said])

@@ -104,6 +104,9 @@ def _render_agreement(document: Difference, page: Page) -> None:
         )
     if document.not_compared:
         page.line(Cell(f"not compared: {listed(document.not_compared, 5)}", "faint"))
+    for side, items in (("a", document.items_only_in_a), ("b", document.items_only_in_b)):
+        if items:
+            page.line(Cell(f"only {side} has {listed(items, 5)}", "doubtful"))
 
 
 def _counted(changes: Sequence[Change], alone: int = 0) -> str:

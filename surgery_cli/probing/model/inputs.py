@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import zipfile
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from surgery_cli.inputs.batch_files import BATCH_FILE
 from surgery_cli.inputs.buckets import ServiceRefusal, path_at
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.zip_errors import refusals_told
 from surgery_cli.tree.dtypes import is_complex, is_floating, is_integer
 from surgery_cli.words.quantities import byte_text
 
@@ -134,14 +136,16 @@ def _from_file(text: str, match: re.Match[str]) -> list[Input]:
         path = path_at(file)
         filesystem.forget(path)
         refuse_special(path, SurgeryError)
-        with filesystem.reader(path) as stream:
+        with filesystem.reader(path) as stream, refusals_told():
             loaded = np.load(stream, allow_pickle=False)
             if isinstance(loaded, np.ndarray):
                 return [Input(name, text, loaded)]
             with loaded:
                 return _entries(loaded, text, file, name, match["entry"])
-    except (OSError, ValueError, RuntimeError) as error:
-        why, fix = error.strerror if isinstance(error, ServiceRefusal) else str(error), _EXAMPLES
+    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile) as error:
+        why, fix = str(error), _EXAMPLES
+        if isinstance(error, ServiceRefusal):  # the file may be all right
+            why, fix = str(error.strerror), error.fix
         raise SurgeryError(f"the input file '{file}' cannot be read", why=why, fix=fix) from None
 
 

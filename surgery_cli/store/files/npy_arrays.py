@@ -17,6 +17,7 @@ from surgery_cli.inputs.limits import LEAVES
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.contiguous import ContiguousArray, Segment
 from surgery_cli.store.filesystem.listing import unreadable
+from surgery_cli.store.filesystem.zip_errors import refusals_told
 from surgery_cli.tree.dtypes import can_be_shape, is_known, item_bytes
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
@@ -61,7 +62,7 @@ def npy_entry(path: Path) -> ArrayEntry:
 def npz_entries(path: Path) -> dict[LeafPath, ArrayEntry]:
     found = {}
     try:
-        with filesystem.reader(path) as stored, zipfile.ZipFile(stored) as archive:
+        with filesystem.reader(path) as stored, refusals_told(), zipfile.ZipFile(stored) as archive:
             LEAVES.check(len(archive.infolist()), f"'{path}'")
             for member in archive.infolist():
                 if not member.filename.endswith(".npy"):
@@ -216,14 +217,16 @@ def unpacked(path: Path, member: str | None) -> np.ndarray[Any, Any]:
     from numpy.lib import format as npy
 
     try:
-        with filesystem.reader(path) as file:
+        with filesystem.reader(path) as file, refusals_told():
             if member is None:
                 array = npy.read_array(file, allow_pickle=False)
             else:
                 with zipfile.ZipFile(file) as archive, archive.open(member) as entry:
                     array = npy.read_array(entry, allow_pickle=False)
                     entry.read()  # to its end, where the checksum is looked at
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, _decompression_error()) as error:
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except (ValueError, EOFError, zipfile.BadZipFile, _decompression_error()) as error:
         raise damaged(path, str(error)) from None
     return np.asarray(array).astype(array.dtype.newbyteorder("="), copy=False)
 
@@ -243,7 +246,7 @@ def check_bytes(path: Path, checksum: Checksum) -> None:
             while left and (block := file.read(min(left, _CHECKED_AT_ONCE))):
                 crc, left = zlib.crc32(block, crc), left - len(block)
     except OSError as error:
-        raise damaged(path, str(error)) from None
+        raise unreadable(path, error) from None
     if left or crc != checksum.crc:
         raise damaged(path, f"the bytes at {checksum.offset} do not have their checksum")
 

@@ -17,6 +17,7 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.limits import LEAVES, PICKLE
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import unreadable
+from surgery_cli.store.filesystem.zip_errors import refusals_told
 from surgery_cli.store.locate.file_formats import TORCH_PICKLE, ZIP_MARK
 from surgery_cli.words.lists import quoted
 
@@ -37,7 +38,11 @@ class TorchArchive:
     @cached_property
     def entries(self) -> dict[str, zipfile.ZipInfo]:
         try:
-            with filesystem.reader(self.path) as file, zipfile.ZipFile(file) as archive:
+            with (
+                filesystem.reader(self.path) as file,
+                refusals_told(),
+                zipfile.ZipFile(file) as archive,
+            ):
                 infos = archive.infolist()
         except OSError as error:
             raise unreadable(self.path, error) from None

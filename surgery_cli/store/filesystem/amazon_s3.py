@@ -11,7 +11,14 @@ from contextlib import suppress
 from typing import Any, Final
 
 from surgery_cli.store.filesystem.amazon_credentials import check_roles
-from surgery_cli.store.filesystem.amazon_settings import check_made, settings_told
+from surgery_cli.store.filesystem.amazon_settings import (
+    OF_AMAZON,
+    check_made,
+    check_switches,
+    endpoint_at,
+    settings_told,
+)
+from surgery_cli.store.filesystem.endpoints import Endpoint, check_is_there
 from surgery_cli.store.filesystem.fsspec_service import FsspecService, md5_of
 from surgery_cli.store.filesystem.object_service import (
     Page,
@@ -30,7 +37,6 @@ from surgery_cli.store.filesystem.s3_uploads import (
 
 _PER_PAGE: Final = 1000
 _TRIES: Final = 5
-_OF_AMAZON: Final = (".amazonaws.com", ".amazonaws.com.cn")
 _BY_NAME: Final = {"iam-role": "imds", "container-role": "ecs"}
 """What botocore and TensorStore call sources of credentials that last for hours, and are asked for new ones then."""
 
@@ -51,6 +57,7 @@ class AmazonS3(FsspecService):
         credentials="give credentials: `aws configure`, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
         region="set AWS_DEFAULT_REGION, and AWS_ENDPOINT_URL where it is no service of Amazon's",
     )
+    _told: Endpoint | None = None
     needs_commit_mark = False
     versions_are_unique = False
     ends_uploads = True
@@ -190,7 +197,7 @@ class AmazonS3(FsspecService):
 
         meta = sync(self._client.loop, self._client.set_session).meta
         spec: dict[str, Any] = {"aws_credentials": {"type": self._source_of_credentials()}}
-        if not meta.endpoint_url.endswith(_OF_AMAZON):
+        if not meta.endpoint_url.endswith(OF_AMAZON):
             spec |= {"endpoint": meta.endpoint_url, "aws_region": meta.region_name or "us-east-1"}
         return spec  # of a bucket of Amazon's, TensorStore asks for the region
 
@@ -225,6 +232,9 @@ class AmazonS3(FsspecService):
             got: dict[str, Any] = self._client.call_s3(method, **asked)
         return got
 
+    def _endpoint(self) -> Endpoint | None:
+        return self._told
+
     def _is_anybody(self) -> bool:
         return "_client" in vars(self) and bool(self._client.anon)
 
@@ -240,9 +250,11 @@ class AmazonS3(FsspecService):
             made = await client.set_session()
             certificates = client.session.get_config_variable("ca_bundle")
             check_made(made.meta.endpoint_url, certificates)
+            self._told = endpoint_at(made.meta.endpoint_url)
+            session = client.session
+            check_switches(session.get_scoped_config())
             if client.anon:
                 return True
-            session = client.session
             held = await session.get_credentials()
             if held is not None:
                 profiles = session.full_config["profiles"]
@@ -252,6 +264,8 @@ class AmazonS3(FsspecService):
         with settings_told():
             client = S3FileSystem(skip_instance_cache=True)
             is_known = sync(client.loop, has_credentials, client)
+        if self._told is not None:
+            check_is_there(self._told)
         return client if is_known else S3FileSystem(anon=True, skip_instance_cache=True)
 
 

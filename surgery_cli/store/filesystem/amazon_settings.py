@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
+from surgery_cli.store.filesystem.endpoints import Endpoint, fault_of, mended
 from surgery_cli.store.filesystem.wrong_settings import WrongSetting
 from surgery_cli.words.lists import listed
 
@@ -50,6 +51,12 @@ _OF_OTHERS: Final = (
 """What comes of asking somebody for credentials, or of the way there, not of a setting; some are of new releases."""
 _OF_FILES: Final = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 _ENDPOINT: Final = _Setting(("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), "endpoint_url")
+_SWITCHES: Final = (
+    _Setting(("AWS_USE_FIPS_ENDPOINT",), "use_fips_endpoint"),
+    _Setting(("AWS_USE_DUALSTACK_ENDPOINT",), "use_dualstack_endpoint"),
+    _Setting(("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",), "ignore_configured_endpoint_urls"),
+)
+OF_AMAZON: Final = (".amazonaws.com", ".amazonaws.com.cn")
 _CERTIFICATES: Final = _Setting(("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"), "ca_bundle")
 
 
@@ -87,11 +94,46 @@ def check_made(endpoint: str, certificates: str | None) -> None:
     """
     if not endpoint.startswith(("http://", "https://")):
         raise WrongSetting(f"the endpoint '{endpoint}' is no address of HTTP", _fix_of_endpoint())
+    if fault := fault_of(endpoint):
+        meant = "http://127.0.0.1:9000" if fault_of(mended(endpoint)) else mended(endpoint)
+        fix = f"write {_place(_ENDPOINT)} as {meant}"
+        raise WrongSetting(f"the endpoint '{endpoint}' {fault}", fix)
     path = certificates or os.environ.get("REQUESTS_CA_BUNDLE")
     if path and not os.path.exists(path):
         raise WrongSetting(
             f"there is no file of certificates '{path}'", f"correct {_place(_CERTIFICATES)}"
         )
+
+
+def endpoint_at(url: str) -> Endpoint | None:
+    """Where the service is, if the user has set that; None for the region's own."""
+    known = any(os.environ.get(name) for name in _ENDPOINT.variables)
+    is_set = known or not (urlsplit(url).hostname or "").endswith(OF_AMAZON)
+    return Endpoint(_place(_ENDPOINT), url) if is_set else None
+
+
+def endpoint_by_variable() -> Endpoint | None:
+    """Where a variable says that the service is, if one does."""
+    names = [name for name in _ENDPOINT.variables if os.environ.get(name)]
+    return Endpoint(names[0], os.environ[names[0]]) if names else None
+
+
+def check_switches(profile: Mapping[str, Any]) -> None:
+    """Refuse what botocore takes for no without a word: it knows no other yes than `true`.
+
+    ``profile``: what the files say that is in force.
+
+    Raises:
+        WrongSetting: a setting that is yes or no is neither.
+    """
+    for switch in _SWITCHES:
+        (name,) = switch.variables
+        value = os.environ.get(name) or profile.get(switch.key) or "false"
+        if str(value).lower() not in ("true", "false"):
+            raise WrongSetting(
+                f"'{value}' is neither 'true' nor 'false', as {_place(switch)} must be",
+                f"correct {_place(switch)}",
+            )
 
 
 def _fix(error: Exception) -> str:

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, suppress
 from functools import cached_property
 from typing import Any, ClassVar
 
+from surgery_cli.store.filesystem.endpoints import Endpoint
 from surgery_cli.store.filesystem.object_service import (
     STREAMED_BYTES,
     ServiceWords,
@@ -52,8 +53,18 @@ class FsspecService(ABC):
     def _asking(
         self, bucket: str, key: str | None = None, *, is_of_version: bool = False
     ) -> AbstractContextManager[None]:
-        is_anybody = self._is_anybody
-        return asking(self.words, bucket, key, is_of_version=is_of_version, is_anybody=is_anybody)
+        return asking(
+            self.words,
+            bucket,
+            key,
+            is_of_version=is_of_version,
+            is_anybody=self._is_anybody,
+            endpoint=self._endpoint,
+        )
+
+    def _endpoint(self) -> Endpoint | None:
+        """Where the user has said that the service is, as far as that is known."""
+        return None
 
     def _is_anybody(self) -> bool:
         """True if the client asks without credentials, and that is not said in the service's answers."""

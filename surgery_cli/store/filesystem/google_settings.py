@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
+from surgery_cli.store.filesystem.endpoints import PORTS, Endpoint, fault_of, mended, split
 from surgery_cli.store.filesystem.wrong_settings import WrongSetting
 
 KEY_FILE: Final = "GOOGLE_APPLICATION_CREDENTIALS"
@@ -17,7 +17,6 @@ _OF_GOOGLE: Final = "googleapis.com"
 """Google's own service, also by the ways to it from inside of a network, of a region, or of the user's own."""
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1", "0.0.0.0")  # noqa: S104 - compared alone
 """Names of this machine: emulators tell any of them."""
-_PORTS: Final = {"http": 80, "https": 443}
 _HOSTS: Final = {"STORAGE_EMULATOR_HOST": "gcsfs", "TENSORSTORE_GCS_HTTP_URL": "TensorStore"}
 """Which variable says to whom where the service is."""
 _AS_UNSET: Final = ("", "default", "empty")
@@ -29,9 +28,13 @@ def check_settings() -> None:
 
     Raises:
         WrongSetting: one of them alone would go to an emulator, and the other to Google's own service, or to another
-            emulator; or the file of credentials that was named cannot be one.
+            emulator; an address is none to which they can add something; or the file of credentials that was named
+            cannot be one.
     """
     where = {name: os.environ.get(name, "") for name in _HOSTS}
+    for name, url in where.items():
+        if url not in _AS_UNSET:
+            _check_address(name, url)
     elsewhere = {name: url for name, url in where.items() if _is_elsewhere(url)}
     if len(elsewhere) == 1:
         ((given, url),) = elsewhere.items()
@@ -53,26 +56,37 @@ def check_settings() -> None:
         _check_key_file()
 
 
+def endpoint_in_force() -> Endpoint | None:
+    """The emulator that both libraries are sent to, if it is one."""
+    urls = {os.environ.get(name, "") for name in _HOSTS}
+    if not all(map(_is_elsewhere, urls)):
+        return None
+    return Endpoint(" and ".join(_HOSTS), min(urls, key=len))
+
+
+def _check_address(name: str, url: str) -> None:
+    """Both libraries put what they ask for behind the address as it is written: an emulator knows no `//storage`."""
+    fault = fault_of(url) or ("ends in a slash" if url.endswith("/") else "")
+    if not fault:
+        return
+    meant = mended(url)
+    fix = f"write {name}={meant}"
+    if fault_of(meant):
+        fix = f"let {name} be as http://127.0.0.1:4443, or unset it"
+    raise WrongSetting(f"{name} is '{url}', which {fault}", fix)
+
+
 def _is_elsewhere(url: str) -> bool:
-    host = _split(url).hostname or ""
+    host = split(url).hostname or ""
     return url not in _AS_UNSET and not f".{host}".endswith(f".{_OF_GOOGLE}")
 
 
-def _split(url: str) -> SplitResult:
-    """An address; gcsfs takes one without a scheme, too."""
-    return urlsplit(url if "://" in url else f"http://{url}")
-
-
-def _address(url: str) -> tuple[str, str, int | None, str]:
+def _address(url: str) -> tuple[str, str, int, str]:
     """What is the same of two addresses that lead to one service."""
-    parts = _split(url)
+    parts = split(url)
     host = parts.hostname or ""
     host = _LOOPBACK[0] if host in _LOOPBACK else host
-    try:
-        port = parts.port or _PORTS.get(parts.scheme)
-    except ValueError:  # who asks says so
-        port = None
-    return parts.scheme, host, port, parts.path.rstrip("/")
+    return parts.scheme, host, parts.port or PORTS[parts.scheme], parts.path
 
 
 def _check_key_file() -> None:

@@ -16,8 +16,9 @@ from typing import Any, Final
 
 from surgery_cli.inputs.buckets import StoredOtherwise
 from surgery_cli.store.filesystem.deferred_imports import deferred
+from surgery_cli.store.filesystem.endpoints import Endpoint, check_is_there
 from surgery_cli.store.filesystem.fsspec_service import FsspecService
-from surgery_cli.store.filesystem.google_settings import check_settings
+from surgery_cli.store.filesystem.google_settings import check_settings, endpoint_in_force
 from surgery_cli.store.filesystem.object_service import (
     Page,
     ServiceWords,
@@ -163,11 +164,16 @@ class GoogleStorage(FsspecService):
         start_quietly(spec)
         return spec
 
+    def _endpoint(self) -> Endpoint | None:
+        return endpoint_in_force()
+
     def _import(self) -> None:
         _client_class()
 
     def _connected(self) -> Any:
         check_settings()
+        if (endpoint := self._endpoint()) is not None:
+            check_is_there(endpoint)
         # what it would log, it also raises
         logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
         return _client_class()(skip_instance_cache=True)

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from surgery_cli.inputs.buckets import NoBucket, Replaced, ServiceRefusal
+from surgery_cli.store.filesystem.endpoints import Endpoint
 from surgery_cli.store.filesystem.wrong_settings import WrongSetting
 
 STREAMED_BYTES: Final = 8 << 20
@@ -150,10 +151,12 @@ def asking(
     *,
     is_of_version: bool = False,
     is_anybody: Callable[[], bool] = lambda: False,
+    endpoint: Callable[[], Endpoint | None] = lambda: None,
 ) -> Iterator[None]:
     """What a service and the libraries that speak with it say, as one of the errors of ``ObjectService``.
 
-    Without ``key``, the bucket itself is asked for; ``is_anybody``: whether that is done without credentials.
+    Without ``key``, the bucket itself is asked for; ``is_anybody``: whether that is done without credentials;
+    ``endpoint``: where the user has said that the service is.
     FileExistsError is a condition that does not hold: with ``is_of_version`` that the object is still the one that was
     found, else that there is none.
     """
@@ -177,13 +180,15 @@ def asking(
     except FileNotFoundError:
         if key is not None:
             raise
+        there = endpoint()
         raise NoBucket(
-            f"there is no bucket '{bucket}', or it is not to be seen with these credentials",
+            f"there is no bucket '{bucket}', or it is not to be seen with these credentials"
+            + (f" ({there.told})" if there else ""),
             address,
-            f"check its name; {words.credentials}",
+            f"check its name{f' and {there.place}' if there else ''}; {words.credentials}",
         ) from None
     except Exception as error:  # whatever of their libraries gcsfs and s3fs let through
-        raise _refusal(words, error, address, is_anybody=is_anybody()) from error
+        raise _refusal(words, error, address, endpoint(), is_anybody=is_anybody()) from error
 
 
 _OF_CREDENTIALS: Final = (
@@ -207,7 +212,12 @@ def code_of(error: Exception) -> str:
 
 
 def _refusal(
-    words: ServiceWords, error: Exception, address: str, *, is_anybody: bool
+    words: ServiceWords,
+    error: Exception,
+    address: str,
+    endpoint: Endpoint | None,
+    *,
+    is_anybody: bool,
 ) -> ServiceRefusal:
     """What the service or the way to it said, in a line."""
     said = " ".join(str(error).split())[:300] or type(error).__name__
@@ -231,8 +241,13 @@ def _refusal(
         fix = f"ask for the permission to read, list or write there, or {words.credentials}"
         why = f"{words.name} does not permit it: {said}"
         return ServiceRefusal(why, address, fix, is_answered=True)
+    fix = "run the command again later; nothing of it was taken for an answer"
+    where = ""
+    if endpoint is not None:
+        fix = f"{fix}; or {endpoint.fix}"
+        where = f" ({endpoint.told})"
     return ServiceRefusal(
-        f"{words.name} cannot be reached, or fails, after several tries: {said}",
+        f"{words.name}{where} cannot be reached, or fails, after several tries: {said}",
         address,
-        "run the command again later; nothing of it was taken for an answer",
+        fix,
     )

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from surgery_cli.errors import ServiceFails
 from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.store.filesystem.amazon_settings import endpoint_by_variable
 from surgery_cli.store.filesystem.driver_credentials import mend_of
+from surgery_cli.store.filesystem.google_settings import endpoint_in_force
 from surgery_cli.store.filesystem.object_service import ELSEWHERE, EXPIRED, UNKNOWN
 
 if TYPE_CHECKING:
@@ -31,6 +33,10 @@ _OF_SERVICE: Final = re.compile(
     r"^(ABORTED|UNAVAILABLE|DEADLINE_EXCEEDED|RESOURCE_EXHAUSTED|PERMISSION_DENIED|UNAUTHENTICATED)\b"
     r"|http_response_code='(301|400|401|403|429|5..)'"
 )
+
+
+_ENDPOINTS: Final = {"gs": endpoint_in_force, "s3": endpoint_by_variable}
+"""What tells where a service is, if the environment says so."""
 
 
 def new_context() -> ts.Context:
@@ -56,11 +62,13 @@ def failure_of_service(directory: Path, error: Exception) -> ServiceFails | None
     if not _OF_SERVICE.search(said):
         return None
     why = "the service fails, or says no, after several tries"
+    fix = "run the command again later, or with other credentials; nothing of it was taken for an answer"
     if any(code in said for code in EXPIRED):
         why = "the credentials have expired"
     elif any(code in said for code in UNKNOWN):
         why = f"{directory.scheme.upper()} does not know these credentials"
-    fix = "run the command again later, or with other credentials; nothing of it was taken for an answer"
+    elif endpoint := _ENDPOINTS[directory.scheme]():
+        why, fix = f"{why} ({endpoint.told})", f"{fix}; or correct {endpoint.place}"
     if any(code in said for code in ELSEWHERE[1:]):
         why = "the bucket is in another region, or at another endpoint"
         fix = "set AWS_DEFAULT_REGION to the bucket's own; nothing of it was taken for an answer"
