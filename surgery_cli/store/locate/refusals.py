@@ -192,6 +192,10 @@ def refuse_uncommitted(path: Path, *others: Path) -> None:
     if filesystem.renames(path):
         return
     refuse_locked(path, *others)
+    if filesystem.is_file(
+        path
+    ):  # the step of a Flax run: it comes whole, and nothing can stand in it
+        return
     refuse_locked_in(path)  # items of it, which its own mark says nothing of
     if is_marked(path, *others):
         return
