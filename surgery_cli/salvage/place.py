@@ -18,6 +18,8 @@ from surgery_cli.proof.step_metadata_file import step_faults
 from surgery_cli.salvage.file import format_of_broken
 from surgery_cli.salvage.item import is_item
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.bucket_locks import is_committed
+from surgery_cli.store.filesystem.listing import Listing
 from surgery_cli.store.filesystem.names import is_leftover, step_name, unfinished_name
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.locate.items import (
@@ -168,17 +170,31 @@ def _by_number(place: Path) -> list[tuple[int, str]]:
 def step_named(path: Path) -> Path | None:
     """The step that `ROOT@N` names, finished or not; a save beside one of that number is another.
 
+    `ROOT@latest` is the newest finished one, as everywhere, whether or not anything in it can be read.
+
     Raises:
         PlanError: several have that number.
     """
     front, at, number = path.name.rpartition("@")
     root = path.with_name(front) if front else path
-    if not at or not number.isdecimal() or not filesystem.is_folder(root):
+    if not at or not filesystem.is_folder(root):
         return None
-    found = _steps_numbered(root, int(number))
+    by_number = int(number) if number.isdecimal() else None
+    wanted = _newest_finished(root) if number == "latest" else by_number
+    found = [] if wanted is None else _steps_numbered(root, wanted)
     if len(found) > 1:
         raise _several(path, found)
     return found[0] if found else None
+
+
+def _newest_finished(root: Path) -> int | None:
+    finished = [
+        step.number
+        for folder in _folders(root)
+        if (step := step_name(folder.name)) is not None
+        and is_committed(folder, Listing.of(folder).files)
+    ]
+    return max(finished, default=None)
 
 
 def _steps_numbered(root: Path, number: int) -> list[Path]:
