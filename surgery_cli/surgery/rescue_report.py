@@ -18,10 +18,11 @@ from surgery_cli.salvage.place import fault_beside
 from surgery_cli.salvage.states import Route
 from surgery_cli.salvage.structure import WHOLE, Structure
 from surgery_cli.salvage.survey import Survey
-from surgery_cli.store.locate.items import STEP_METADATA
+from surgery_cli.store.locate.items import METRICS, STEP_METADATA
 from surgery_cli.store.locate.location import Location
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.orbax.sidecars import METADATA, SHARDING
+from surgery_cli.surgery.step_metrics import come_along
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
 from surgery_cli.words.lists import listed
@@ -111,6 +112,9 @@ def rescue_report(
             f"nothing that is left describes {named}: the dtype at least is that of what fills it"
         )
         notes.append(Consequence(DocsPage.RESCUE_WRITES, said))
+    has_metrics = any(one.name == METRICS for one in survey.place.others)
+    if has_metrics and METRICS not in survey.lost and any(row.filled_from for row in rows):
+        notes.append(Consequence(DocsPage.RESCUE_WRITES, come_along(survey.place.name)))
     notes += [Consequence(DocsPage.RESCUE_LEAVES, said) for said in _described(rows)]
     doubts = [*filter(None, [survey.record_fault]), *_doubts(survey, rows)]
     notes += [Consequence(DocsPage.RESCUE_LEAVES, doubt) for doubt in doubts]

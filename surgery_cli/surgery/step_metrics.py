@@ -49,9 +49,7 @@ def metrics_notes(target: Path, prepared: Prepared, asked: str) -> list[Note]:
         return [Consequence(DocsPage.ADDED_STEP, said + more)]
     if _has_metrics(prepared) and _values_change(prepared):
         step = prepared.checkpoint.location.step_directory
-        whose = "its metrics" if step is None else f"the metrics of '{step.name}'"
-        said = f"{whose} come along, which were measured on other values"
-        said += f": {_WHAT_GOES_BY_THEM} go by them"
+        said = come_along("" if step is None else step.name)
         if own is not None:
             return [Consequence(DocsPage.ADDED_STEP, said)]
         return [Remark(DocsPage.ADDED_STEP, f"{said}; `--metrics drop` leaves them out")]
@@ -62,6 +60,14 @@ def metrics_notes(target: Path, prepared: Prepared, asked: str) -> list[Note]:
             )
         ]
     return []
+
+
+def come_along(step: str) -> str:
+    """What is said where the metrics of a step come along with values that they were not measured on."""
+    whose = f"the metrics of '{step}'" if step else "its metrics"
+    return (
+        f"{whose} come along, which were measured on other values: {_WHAT_GOES_BY_THEM} go by them"
+    )
 
 
 def _has_metrics(prepared: Prepared) -> bool:

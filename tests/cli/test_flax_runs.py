@@ -19,14 +19,16 @@ TREE = {"params": {"w": np.arange(8, dtype=np.float32), "b": np.ones(3, np.float
 @pytest.fixture(params=["checkpoint_", "model_", "model", "ck.", ""], ids=repr)
 def run(request, tmp_path):
     """A run of two steps, and the prefix of their names."""
+    return saved(tmp_path, request.param), request.param
+
+
+def saved(tmp_path, prefix):
     before = config.flax_use_orbax_checkpointing
     config.update("flax_use_orbax_checkpointing", False)
     for step in (3, 5):
-        checkpoints.save_checkpoint(
-            str(tmp_path / "run"), TREE, step=step, prefix=request.param, keep=5
-        )
+        checkpoints.save_checkpoint(str(tmp_path / "run"), TREE, step=step, prefix=prefix, keep=5)
     config.update("flax_use_orbax_checkpointing", before)
-    return tmp_path / "run", request.param
+    return tmp_path / "run"
 
 
 def check(place, prefix, name, factor):
@@ -142,3 +144,25 @@ def test_a_run_of_files_in_a_bucket_has_no_marks(surgery, run, tmp_path, bucket)
     rescale(surgery, "gs://bkt/runs/r", "gs://bkt/runs/r", "--as-step", "8")
     rescale(surgery, "gs://bkt/runs/r@latest", tmp_path / "new")
     check(tmp_path / "new", prefix, f"{prefix}8", 4)
+
+
+@pytest.mark.parametrize("prefix", ["checkpoint_", "", "model", "ck.", "1.", "v2_"])
+@pytest.mark.parametrize("how", ["edited", "forced", "sealed", "rescued"])
+def test_no_record_beside_a_step_is_the_newest_step_of_any_prefix(surgery, tmp_path, prefix, how):
+    """Flax takes all that begins with its prefix for a step: with `''` all that stands there, hidden or not."""
+    root = saved(tmp_path, prefix)
+    old, new = root / f"{prefix}5", root / f"{prefix}7"
+    if how == "sealed":
+        new = old
+        assert surgery("seal", old).code == 0
+    elif how == "rescued":
+        assert surgery("rescue", old, new).code == 0
+    else:
+        rescale(surgery, old, new)
+        if how == "forced":
+            rescale(surgery, old, new, "--force")
+    check(root, prefix, new.name, 2 if how in ("edited", "forced") else 1)
+    assert [path.name for path in root.iterdir() if path.name.endswith("surgery.json")] == [
+        name_of_record(new.name)
+    ]
+    assert use_cases.verify(str(new)).agrees

@@ -400,3 +400,31 @@ def test_a_destination_called_as_a_step_of_a_run_is_refused_with_what_this_comma
     assert named == f"{other}/11"
     surgery.rescue(str(run), named)
     assert _found(other)[0] == 11
+
+
+@pytest.mark.parametrize("names", [None, PADDED])
+def test_the_newest_step_is_named_as_latest_though_it_is_broken(tmp_path, names):
+    run = _saved(tmp_path / "run", 7, 11, names=names)
+    _lacking(run / ("11" if names is None else "ckpt_000011"))
+    surgery.rescue(f"{run}@latest", str(tmp_path / "new"))
+    assert _found(tmp_path / "new", names)[0] == 11
+
+
+def test_latest_is_no_save_that_was_not_finished(tmp_path):
+    run = _saved(tmp_path / "run", 7, 11)
+    _killed(run / "11")
+    assert surgery.rescue(f"{run}@latest").broken == str(run / "7")
+
+
+@pytest.mark.parametrize("is_filled", [True, False])
+def test_metrics_that_come_along_with_values_of_another_step_are_named(tmp_path, is_filled):
+    run = _saved(tmp_path / "run", 7, 11)
+    item = run / "11" / "state"
+    for file in [*item.rglob("d/*")] if is_filled else []:
+        if file.stat().st_size > 2000:
+            file.unlink()
+    done = surgery.rescue(f"{run}@11", str(tmp_path / "new"), fill_from=f"{run}@7")
+    assert any(row.filled_from for row in done.leaves) == is_filled
+    said = [note for note in map(str, done.notes) if "the metrics of '11' come along" in note]
+    assert len(said) == is_filled
+    assert (tmp_path / "new" / "11" / "metrics" / "metrics").exists()

@@ -83,15 +83,22 @@ def is_record(name: str) -> bool:
 def name_of_record(name: str) -> str:
     """The name of the record beside a file, or a bare directory, of that name.
 
-    It is hidden where the name ends in a number: Flax takes whatever begins as its steps do for one of them, however
-    that is, and goes by the numbers in a name; this one would be the last.
+    Hidden where Flax could take it for a step. Its steps are called ``<prefix><number>``, by any prefix or none; all
+    that begins with the prefix counts as one, and what sorts last as the newest. A name that ends in no digit is no
+    step: where the prefix takes in its record, it takes in the thing itself. Without a prefix hidden files count as
+    well, but `.7.surgery.json` sorts as 0.7, before every step but `0`.
 
-    >>> [name_of_record(name) for name in ("new.msgpack", "checkpoint_5", "7")]
-    ['new.msgpack.surgery.json', '.checkpoint_5.surgery.json', '.7.surgery.json']
+    >>> name_of_record("new.msgpack"), name_of_record("checkpoint_5"), name_of_record("model5")
+    ('new.msgpack.surgery.json', '.checkpoint_5.surgery.json', '.model5.surgery.json')
     """
-    return f"{'.' if name[-1:].isdecimal() else ''}{name}.{RECORD}"
+    return names_of_record(name)[0]
 
 
 def names_of_record(name: str) -> tuple[str, ...]:
-    """That name, and the one that the record of a step had in earlier versions."""
-    return tuple(dict.fromkeys((name_of_record(name), f"{name}.{RECORD}")))
+    """Every name that the record beside a file of that name has, or had in older releases: that of today first.
+
+    >>> names_of_record("7")
+    ('.7.surgery.json', '7.surgery.json')
+    """
+    visible = f"{name}.{RECORD}"
+    return (f".{visible}", visible) if name[-1:].isdecimal() else (visible,)

@@ -192,7 +192,9 @@ def refuse_uncommitted(path: Path, *others: Path) -> None:
     if filesystem.renames(path):
         return
     refuse_locked(path, *others)
-    if filesystem.is_file(path):  # a step of Flax, say: an object stands whole, or does not
+    if filesystem.is_file(
+        path
+    ):  # the step of a Flax run: it comes whole, and nothing can stand in it
         return
     refuse_locked_in(path)  # items of it, which its own mark says nothing of
     if is_marked(path, *others):
