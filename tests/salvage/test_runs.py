@@ -359,8 +359,8 @@ def _lose_values(step):
             data.unlink()
 
 
-def test_of_a_step_that_is_a_file_a_file_is_advised(tmp_path):
-    """In a run its record would stand beside it, and Flax takes whatever is called so for a step."""
+def test_of_a_step_that_is_a_file_a_run_is_advised_that_flax_restores(tmp_path):
+    """What was typed was refused, for nothing in a file proves it, and made a file of whatever name."""
     with config.temp_flip_flag("use_orbax_checkpointing", False):
         for step in (4, 5):
             tree = {"a": np.full(3, step), "w": np.full((40, 40), step)}
@@ -370,9 +370,10 @@ def test_of_a_step_that_is_a_file_a_file_is_advised(tmp_path):
     _, row = surgery.doctor(str(tmp_path / "run"), settled_seconds=0).places
     assert row.state == "damaged"
     (words,) = re.findall("`surgery rescue ([^`]* NEW[^`]*)`", row.todo)
-    broken, new, option, older = shlex.split(words)
-    assert (new, option) == ("NEW", "--fill-from")
+    broken, new, option, older, *more = shlex.split(words)
+    assert (new, option, more) == ("NEW", "--fill-from", ["--allow-partial"])
     surgery.rescue(broken, str(tmp_path / "new"), fill_from=older, allow_partial=True)
+    assert training.latest_checkpoint(tmp_path / "new") == str(tmp_path / "new" / "checkpoint_5")
     found = training.restore_checkpoint(tmp_path / "new", None)
     assert np.array_equal(found["a"], np.full(3, 5))
 
