@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import Listing, is_tree
-from surgery_cli.store.filesystem.names import RECORD, name_of_record
+from surgery_cli.store.filesystem.names import RECORD, names_of_record
 from surgery_cli.store.locate.items import step_items
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
@@ -27,9 +27,13 @@ def record_path(checkpoint: Checkpoint) -> Path:
         filesystem.is_file(place / RECORD) or not is_inferred(checkpoint)
     ):
         return place / RECORD
-    beside = place.with_name(name_of_record(place.name))
-    before = place.with_name(f"{place.name}.{RECORD}")  # what that of a step was called once
-    return before if not filesystem.is_file(beside) and filesystem.is_file(before) else beside
+    return record_beside(place)
+
+
+def record_beside(place: Path) -> Path:
+    """Where the record beside a file, or a bare directory, stands: under an older name if it has that; or is to."""
+    beside = [place.with_name(name) for name in names_of_record(place.name)]
+    return next(filter(filesystem.is_file, beside), beside[0])
 
 
 def check_record_place(checkpoint: Checkpoint, made: Iterable[str] = ()) -> None:
@@ -106,5 +110,5 @@ def own_record_path(checkpoint: Checkpoint, tree: str) -> Path | None:
     folder = {**location.other_items, **location.items}.get(tree, place / tree)
     if folder == place:
         return None
-    beside = folder.with_name(name_of_record(folder.name))
+    beside = record_beside(folder)
     return beside if filesystem.is_file(beside) else folder / RECORD

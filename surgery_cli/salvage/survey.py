@@ -12,6 +12,7 @@ from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import CheckpointError
 from surgery_cli.proof.on_record import knows, lost_among
+from surgery_cli.proof.record_places import record_beside
 from surgery_cli.proof.surgery_json import Record, decoded
 from surgery_cli.salvage.file import BrokenFile, format_of_broken
 from surgery_cli.salvage.item import BrokenItem
@@ -21,7 +22,7 @@ from surgery_cli.salvage.place import BrokenPlace, undecodable_beside
 from surgery_cli.salvage.seals import others_unlike_seal, sidecars_unlike_seal
 from surgery_cli.salvage.structure import WHOLE
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.names import RECORD, name_of_record
+from surgery_cli.store.filesystem.names import RECORD
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.open.file_item import FileItem
 from surgery_cli.tree.paths import LeafPath
@@ -118,7 +119,7 @@ def _record_of(place: BrokenPlace) -> tuple[Record | None, str]:
 
 def _record_in(root: Path) -> tuple[Record | None, str]:
     is_file = filesystem.is_file(root)
-    file = root.with_name(name_of_record(root.name)) if is_file else root / RECORD
+    file = record_beside(root) if is_file else root / RECORD
     try:
         return (decoded(read_small(file), file) if filesystem.is_file(file) else None), ""
     except CheckpointError as error:

@@ -81,6 +81,22 @@ def test_a_record_of_before_is_found_under_the_name_that_it_had(surgery, run, tm
     assert len(use_cases.log(str(tmp_path / "new")).entries) == 1
 
 
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_of_a_record_under_its_older_name_none_is_left_with_force(surgery, run, is_ours):
+    root, prefix = run
+    new = root / f"{prefix}7"
+    rescale(surgery, root / f"{prefix}5", new)
+    older = root / f"{new.name}.surgery.json"
+    shutil.move(root / name_of_record(new.name), older)
+    if not is_ours:
+        older.write_text("theirs")
+    rescale(surgery, root / f"{prefix}5", new, "--force")
+    assert (root / name_of_record(new.name)).is_file()
+    assert older.exists() != is_ours
+    if is_ours:
+        check(root, prefix, new.name, 2)
+
+
 @pytest.mark.parametrize("prefix", ["checkpoint_", "", "model", "ck.", "1.", "v2_"])
 @pytest.mark.parametrize("how", ["edited", "forced", "sealed", "rescued"])
 def test_no_record_beside_a_step_is_the_newest_step_of_any_prefix(surgery, tmp_path, prefix, how):

@@ -11,7 +11,7 @@ from surgery_cli.errors import SurgeryError
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import said_in
 from surgery_cli.store.filesystem.links import Linker
-from surgery_cli.store.filesystem.names import name_of_record
+from surgery_cli.store.filesystem.names import name_of_record, names_of_record
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.locate.location import locate
 
@@ -106,3 +106,11 @@ def is_record(place: Path) -> bool:
     """True for a record that a run has written."""
     content = filesystem.read_if_any(place)
     return content is not None and said_in(content, _Record) is not None
+
+
+def older_records(destination: Path) -> list[Path]:
+    """Records under names of older releases, where one of today stands beside; what else is called so is not ours."""
+    if not filesystem.is_file(companion_of(destination)):
+        return []
+    others = names_of_record(destination.name)[1:]
+    return [place for place in map(destination.with_name, others) if is_record(place)]
