@@ -56,7 +56,12 @@ def stale_record(
 
 
 def _refuse_called_otherwise(target: Path, prepared: Prepared) -> None:
-    """A record of an earlier version would stay as it is: of another file, and for Flax the last step of its run."""
+    """A record of an earlier version would stay as it is: of another file, and for Flax the last step of its run.
+
+    On a disk it goes with what is replaced.
+    """
+    if filesystem.is_taken(target) and filesystem.renames(target):
+        return
     now, *before = (target.with_name(name) for name in names_of_record(target.name))
     for record in before:
         if not (

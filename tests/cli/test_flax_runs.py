@@ -93,15 +93,15 @@ def test_a_record_of_before_is_found_under_the_name_that_it_had(surgery, run, tm
     rescale(surgery, root / last, new / last)
     shutil.move(new / name_of_record(last), new / f"{last}.surgery.json")
     assert len(use_cases.log(str(new / last)).entries) == 1
-    before = (new / last).read_bytes()
-    done = surgery("rescale", root / last, new / last, "params/w", "--by", "3", "--force")
+    (new / last).unlink()
+    done = surgery("rescale", root / last, new / last, "params/w", "--by", "3")
     assert done.code == 2, done.err
-    assert (new / last).read_bytes() == before
+    assert [path.name for path in new.iterdir()] == [f"{last}.surgery.json"]
     command = done.err.rpartition("`mv ")[2].partition("`")[0]
     subprocess.run(["mv", *shlex.split(command)], check=True)
-    check(new, prefix, last, 2)
-    rescale(surgery, root / last, new / last, "--force")
+    rescale(surgery, root / last, new / last)
     assert sorted(path.name for path in new.iterdir()) == sorted([last, name_of_record(last)])
+    check(new, prefix, last, 2)
 
 
 @pytest.mark.parametrize("how", ["of one", "by its number", "the latest", "as doctor says"])
@@ -144,6 +144,22 @@ def test_a_run_of_files_in_a_bucket_has_no_marks(surgery, run, tmp_path, bucket)
     rescale(surgery, "gs://bkt/runs/r", "gs://bkt/runs/r", "--as-step", "8")
     rescale(surgery, "gs://bkt/runs/r@latest", tmp_path / "new")
     check(tmp_path / "new", prefix, f"{prefix}8", 4)
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_of_a_record_under_its_older_name_none_is_left_with_force(surgery, run, is_ours):
+    root, prefix = run
+    new = root / f"{prefix}7"
+    rescale(surgery, root / f"{prefix}5", new)
+    older = root / f"{new.name}.surgery.json"
+    shutil.move(root / name_of_record(new.name), older)
+    if not is_ours:
+        older.write_text("theirs")
+    rescale(surgery, root / f"{prefix}5", new, "--force")
+    assert (root / name_of_record(new.name)).is_file()
+    assert older.exists() != is_ours
+    if is_ours:
+        check(root, prefix, new.name, 2)
 
 
 @pytest.mark.parametrize("prefix", ["checkpoint_", "", "model", "ck.", "1.", "v2_"])

@@ -112,3 +112,11 @@ def is_record(place: Path) -> bool:
     """True for a record that a run has written."""
     content = filesystem.read_if_any(place)
     return content is not None and said_in(content, _Record) is not None
+
+
+def older_records(destination: Path) -> list[Path]:
+    """Records under names of older releases, where one of today stands beside; what else is called so is not ours."""
+    if not filesystem.is_file(companion_of(destination)):
+        return []
+    others = names_of_record(destination.name)[1:]
+    return [place for place in map(destination.with_name, others) if is_record(place)]

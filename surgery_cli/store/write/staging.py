@@ -40,7 +40,7 @@ from surgery_cli.store.write.built_files import (
     raise_of_built,
     what_stands,
 )
-from surgery_cli.store.write.commit_marks import companion_of
+from surgery_cli.store.write.commit_marks import companion_of, older_records
 from surgery_cli.store.write.destination import already_there, real_path
 from surgery_cli.store.write.journal import Journal, Placed
 from surgery_cli.store.write.set_aside import (
@@ -226,6 +226,8 @@ class Staging:
         sync_directory(self.destination.parent)
         for folder in self._made_parents:
             sync_directory(folder.parent)
+        for record in older_records(self.destination) if self._replaces is not None else ():
+            filesystem.delete(record)  # of what was replaced
         if replaced is not None:
             stands.lacks = beside
             if not remove_known(replaced, self._stood):
