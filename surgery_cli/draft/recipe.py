@@ -10,9 +10,9 @@ import msgspec
 
 from surgery_cli.draft.assumptions import Assumption
 from surgery_cli.draft.check import Check
-from surgery_cli.draft.digest import draft_digest
+from surgery_cli.draft.digest import digest_named
 from surgery_cli.draft.effect import Effect
-from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored, stored_in, with_spec
+from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored, with_spec
 from surgery_cli.draft.factor import Factor
 from surgery_cli.draft.kernel import Nothing
 from surgery_cli.draft.removed import removed_leaves
@@ -276,12 +276,13 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
         The first 16 digits depend on the fingerprints and the names of donors alone, so that a changed source can be
         told from a changed plan; see ``DigestPart``.
         """
+        return self.digest_as({})
+
+    def digest_as(self, names: Mapping[str, str]) -> str:
+        """The digest as it would be with other names of donors, by those that they have."""
         changed = set(self.changed)
-        stored = stored_in(*(self.leaves[path].recipe for path in changed))
-        used = {part.ref.source for part in stored} - {SOURCE}
         recipes = {p: out.recipe if p in changed else None for p, out in self.leaves.items()}
-        donors = {name: self.fingerprints.get(name, "") for name in sorted(used)}
-        return draft_digest(recipes, self.fingerprints.get(SOURCE, ""), donors)
+        return digest_named(recipes, self.fingerprints, SOURCE, names)
 
 
 _DERIVED_FROM: Final = {

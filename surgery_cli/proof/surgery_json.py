@@ -66,6 +66,9 @@ class Record(msgspec.Struct, kw_only=True, frozen=True, dict=True):
     inputs: dict[str, Input] | UnsetType = UNSET
     """All that was read, and what the result was held against, with what tells each from another that came in its
     place since, by name. Unset in records of before, and of what no plan has made."""
+    stands: dict[str, str] | UnsetType = UNSET
+    """Of what `--resume` has made, every other file of the step or file, relative to it: how many bytes it has, or of
+    a small one the SHA-256. Whether the run is done already is told by these."""
     leaves: list[ChangedLeaf]
     removed: list[str] = []
     notes: list[str] = []
@@ -146,7 +149,7 @@ def tree_front(tree: str) -> str:
     return f"{LeafPath((tree,)).spelling}/"
 
 
-OF_ONE_FILE = ("content", "files", "leaf_blocks", "file_blocks")
+OF_ONE_FILE = ("content", "stands", "files", "leaf_blocks", "file_blocks")
 """What a record says of files: it is true of no other checkpoint."""
 
 

@@ -17,6 +17,7 @@ from surgery_cli.store.write.journal import Input
 from surgery_cli.surgery.file_versions import file_versions, versions_carried
 from surgery_cli.surgery.gate import files_of_probe
 from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.surgery.same_places import was
 from surgery_cli.words.lists import listed, quoted
 
 _OF_SOURCE: Final = "source"
@@ -133,7 +134,8 @@ def changed_inputs(
     Of one draft, the fingerprints of what it knows of tell nothing more: a file that says the same in other words is no
     other input.
     """
-    both = [Changed(name, before[name], one) for name, one in now.items() if name in before]
+    pairs = ((name, was(name, one, before), one) for name, one in now.items())
+    both = [Changed(name, then, one) for name, then, one in pairs if then is not None]
     return [
         one
         for one in both

@@ -37,7 +37,8 @@ def refuse_another(left: Left, kept: Head, head: Head, target: Path) -> None:
             fix=_mended(rewritten, anew, is_one=_makes(kept) == _makes(head)),
         )
     if changed:
-        raise _read_elsewhere(left, changed, remedy)
+        goes_on_there = remedy != anew  # the command that was started names what it has read
+        raise _read_elsewhere(left, changed, f"{': ' if goes_on_there else '; else '}{remedy}")
     if kept.draft != head.draft:
         raise CheckpointError(
             f"what is kept in '{left.path}' is of another draft",
@@ -105,5 +106,5 @@ def _read_elsewhere(left: Left, changed: Sequence[Changed], remedy: str) -> Chec
         f"what is kept in '{left.path}' is made of {were}, and {labels_of(changed)}"
         f" {'are' if len(changed) > 1 else 'is'} read now",
         why=_MIXED,
-        fix=f"to go on from there, name {were} in its place; else {remedy}",
+        fix=f"to go on from there, name {were} in its place{remedy}",
     )

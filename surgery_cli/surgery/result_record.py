@@ -14,10 +14,11 @@ from surgery_cli.proof.record_parts import Verified
 from surgery_cli.proof.records import history_after
 from surgery_cli.proof.surgery_json import Record, new_record
 from surgery_cli.store.open.checkpoint import Checkpoint
-from surgery_cli.surgery.finished import settings_on_record
 from surgery_cli.surgery.gate import Passed
 from surgery_cli.surgery.run import Run
+from surgery_cli.surgery.settings_on_record import settings_on_record
 from surgery_cli.surgery.state_kinds import settled_after
+from surgery_cli.surgery.what_stands import files_standing
 
 
 def record_of(
@@ -42,6 +43,7 @@ def record_of(
         plan=run.prepared.functions.pinned(run.plan).document(),
         settings=settings_on_record(run.options),
         inputs=run.inputs,
+        stands=files_standing(written) if run.options.resume else UNSET,
         original=run.prepared.inverse.original or UNSET,
         inverse=UNSET
         if run.prepared.is_export

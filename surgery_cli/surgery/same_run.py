@@ -14,13 +14,15 @@ from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.salvage.opening import with_rescue
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import Listing, reading
+from surgery_cli.store.filesystem.listing import Listing, reading, removal_of
 from surgery_cli.store.filesystem.names import StepName, step_name
 from surgery_cli.store.locate.location import Location, locate
 from surgery_cli.store.locate.step_formats import renumbered, step_formats
 from surgery_cli.store.locate.steps import SURE_PREFIXES, Step, find_steps
 from surgery_cli.store.write.destination import being_written, real_path
+from surgery_cli.surgery.named_steps import name_step_read
 from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.surgery.repeated_step import or_removed, read_before
 from surgery_cli.surgery.replaced import steps_replaced, steps_standing_at
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
@@ -60,14 +62,15 @@ def into_run(source: str, destination: str, options: Options) -> Asked:
     if step is None or filesystem.real(target) != step.parent:  # however the run is named
         refuse_another_run(target, source, options)
         return asked
+    steps = _steps_of(target)
+    new = target / renumbered(step.name, options.as_step, _finished(steps))
     if options.force:
+        first = f", or remove that step first: `{removal_of(new)}`"
         raise DestinationError(
             "`--force` would replace what is in the run itself",
             why=f"'{destination}' is the run that is read: `--as-step` adds a step to it",
-            fix="leave `--force` out, and give a number that is free",
+            fix=f"leave `--force` out, and give a number that is free{first * filesystem.is_taken(new)}",
         )
-    steps = _steps_of(target)
-    new = target / renumbered(step.name, options.as_step, _finished(steps))
     prefix = named.prefix if (named := step_name(step.name)) is not None else ""
     of_run = new.name if being_written(new) else ""  # whose that is, is said where it is looked for
     taken = None
@@ -76,7 +79,11 @@ def into_run(source: str, destination: str, options: Options) -> Asked:
     except DestinationError as error:
         if not options.resume or new.name not in _finished(steps):
             raise
-        taken = error
+        step = read_before(location, new, steps, error) or step
+        free = max(one.number for one in steps) + 1
+        taken = DestinationError(replace(error.problems[0], fix=or_removed(new, free, str(step))))
+    named_step = step_name(step.name)
+    name_step_read(location, target, step=None if named_step is None else named_step.number)
     item = options.item if location.shape == "root" else None
     options = replace(options, step=None, as_step=None, item=item)
     return Asked(str(step), str(new), options, taken)

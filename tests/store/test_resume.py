@@ -78,7 +78,10 @@ def check(path, factor=2):
 
 
 def side_files(path):
-    """Everything that readers see beside tensor bytes; of the record, all but when it was written, and its digest."""
+    """Everything that readers see beside tensor bytes; of the record, all but its time, its digest and files.
+
+    Data files have random names.
+    """
     found = {}
     for file in sorted(p for p in path.rglob("*") if p.is_file()):
         name = str(file.relative_to(path))
@@ -86,7 +89,7 @@ def side_files(path):
             continue
         content = file.read_bytes()
         if name.endswith("surgery.json"):
-            content = {**json.loads(content), "written": None, "content": None}
+            content = {**json.loads(content), "written": None, "content": None, "stands": None}
         found[name] = content
     return found
 

@@ -1,0 +1,72 @@
+"""A step that was added to its own run, asked for once more: the newest step is by then the one that was made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import UNSET
+
+from surgery_cli.draft.recipe import SOURCE
+from surgery_cli.errors import CheckpointError, DestinationError
+from surgery_cli.inputs.buckets import path_at
+from surgery_cli.proof.on_record import record_at
+from surgery_cli.store.filesystem.listing import removal_of
+from surgery_cli.store.filesystem.names import RECORD
+from surgery_cli.store.locate.location import Location
+from surgery_cli.store.locate.steps import Step
+from surgery_cli.surgery.named_steps import name_step_read
+from surgery_cli.words.invocation import the_same, typed
+
+
+def read_before(
+    location: Location, new: Path, steps: Sequence[Step], taken: DestinationError
+) -> Path | None:
+    """The step of the run that was read when the step ``new`` was made of its newest one; None if that is not so.
+
+    Raises:
+        DestinationError: it is none that this command would read now: it is gone, or another has come since.
+    """
+    if location.shape != "root" or location.named_step is not UNSET:
+        return None
+    name = _made_of(new)
+    if name is None or name == new.name:
+        return None
+    others = [step for step in steps if step.is_finished and step.name != new.name]
+    problem, free = taken.problems[0], max(step.number for step in steps) + 1
+    known = next((step for step in others if step.name == name), None)
+    if known is None:
+        raise DestinationError(
+            problem.what,
+            why=f"it was made of '{name}', which is no longer there: nothing tells what this command would make of it",
+            fix=f"to edit another step, name it ('{new.parent}@N'), with a number that is free, e.g. {free}",
+        )
+    newest = others[-1]
+    if newest.name == name:
+        return new.parent / name
+    name_step_read(location, new.parent, step=known.number)
+    again = the_same() if typed() else f"the same call of '{new.parent}@{known.number}'"
+    raise DestinationError(
+        problem.what,
+        why=f"it was made of step {known.number}, and the newest beside it is {newest.number} now",
+        fix=f"{again} says whether it is what that makes; to edit step {newest.number}, take a number that is free,"
+        f" e.g. {free}",
+    )
+
+
+def _made_of(new: Path) -> str | None:
+    """The name of the step that a step is on record to be made of."""
+    with suppress(CheckpointError, OSError):
+        record = record_at(new / RECORD)
+        if record is not None and record.inputs is not UNSET and SOURCE in record.inputs:
+            return path_at(record.inputs[SOURCE].place).name
+    return None
+
+
+def or_removed(new: Path, free: int, source: str) -> str:
+    """What to do where a step is taken by what is to be made otherwise: ``source`` is what is to be read then."""
+    return (
+        f"take a number that is free, e.g. {free}, with '{source}' as what is read, or remove that step first:"
+        f" `{removal_of(new)}`"
+    )

@@ -1,0 +1,58 @@
+"""The files of a result as its run left them: who calls it done later sees whether they are there, and those."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.proof.record_places import recorded_place
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import files_below
+from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.surgery.file_versions import is_said_of
+from surgery_cli.words.lists import quoted
+
+_SMALL: Final = 1 << 16
+"""Of files of so many bytes at most the content is on record, on a disk: a bucket would be asked for each."""
+
+
+def files_standing(written: Checkpoint) -> dict[str, str]:
+    """Each file of the step, but marks and records, by its path from there: its size, or what tells its content."""
+    return {name: _mark(file, size) for name, (file, size) in _files_of(written).items()}
+
+
+def _files_of(written: Checkpoint) -> dict[str, tuple[Path, int]]:
+    place = recorded_place(written)
+    if not filesystem.is_folder(place):
+        return {place.name: (place, filesystem.size(place))}
+    found = sorted(files_below(place), key=lambda one: one[0])
+    return {name: (place / name, entry.size) for name, entry in found if not is_said_of(name)}
+
+
+def _mark(file: Path, size: int) -> str:
+    if isinstance(file, BucketPath) or size > _SMALL:
+        return str(size)
+    return f"sha256:{hashlib.sha256(filesystem.read(file)).hexdigest()}"
+
+
+def other_files(before: Mapping[str, str], written: Checkpoint) -> str | None:
+    """What is said of files that stood there and do no longer, or not as they did; None if all do."""
+    now = _files_of(written)
+    if gone := [name for name in before if name not in now]:
+        return f"of what it was made with, {quoted(gone, 3, word='and')} {_are(gone)} missing"
+    other = [name for name, mark in before.items() if not _is_so(*now[name], mark)]
+    return (
+        f"{quoted(other, 3, word='and')} {_are(other)} not what it was made with" if other else None
+    )
+
+
+def _is_so(file: Path, size: int, mark: str) -> bool:
+    """Where a result was brought elsewhere, that a file has its size is all that is looked at."""
+    return _mark(file, size) == mark if mark.startswith("sha256:") else str(size) == mark
+
+
+def _are(names: list[str]) -> str:
+    return "are" if len(names) > 1 else "is"
