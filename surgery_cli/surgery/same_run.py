@@ -81,7 +81,9 @@ def into_run(source: str, destination: str, options: Options) -> Asked:
             raise
         step = read_before(location, new, steps, error) or step
         free = max(one.number for one in steps) + 1
-        taken = DestinationError(replace(error.problems[0], fix=or_removed(new, free, str(step))))
+        named_step = step_name(step.name)
+        read = str(step) if named_step is None else f"{destination}@{named_step.number}"
+        taken = DestinationError(replace(error.problems[0], fix=or_removed(new, free, read)))
     named_step = step_name(step.name)
     name_step_read(location, target, step=None if named_step is None else named_step.number)
     item = options.item if location.shape == "root" else None
