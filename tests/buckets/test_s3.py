@@ -1,5 +1,7 @@
 """The same on `s3://`, where Orbax neither saves nor restores: what it saved here was copied there."""
 
+import os
+
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
@@ -8,6 +10,7 @@ from safetensors.numpy import save_file
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError
 from surgery_cli.planning import operation_from_options, plan_of
+from surgery_cli.store.filesystem.amazon_s3 import AmazonS3
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from tests.buckets.checkpoints import RESCALED, SAMPLES, TREE, saved
 from tests.fixture_truths import FIXTURES
@@ -67,3 +70,33 @@ def test_what_is_not_there_is_said(s3):
     with pytest.raises(CheckpointError) as refused:
         open_checkpoint("s3://no-such-bucket/ck")
     assert "there is no bucket 'no-such-bucket'" in refused.value.problems[0].why
+
+
+@pytest.mark.parametrize(
+    ("given", "host"),
+    [
+        ({}, None),
+        ({"AWS_USE_FIPS_ENDPOINT": "true"}, "https://s3-fips.us-east-2.amazonaws.com"),
+        (
+            {"AWS_USE_DUALSTACK_ENDPOINT": "true"},
+            "https://s3.dualstack.us-east-2.amazonaws.com",
+        ),
+        (
+            {"AWS_ENDPOINT_URL": "https://bucket.vpce-1a2b.s3.us-east-2.vpce.amazonaws.com"},
+            "https://bucket.vpce-1a2b.s3.us-east-2.vpce.amazonaws.com",
+        ),
+    ],
+    ids=str,
+)
+def test_both_libraries_ask_at_the_same_address_of_amazon(monkeypatch, tmp_path, given, host):
+    """TensorStore was told of none below amazonaws.com, and read arrays at the ordinary one."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    keys |= {"AWS_CONFIG_FILE": str(tmp_path / "none"), "AWS_DEFAULT_REGION": "us-east-2"}
+    for name, value in (keys | given).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("surgery_cli.store.filesystem.amazon_s3.check_is_there", lambda *_: None)
+    spec = AmazonS3()._connection
+    assert spec.get("endpoint") == host
+    assert spec.get("aws_region") == (host and "us-east-2")

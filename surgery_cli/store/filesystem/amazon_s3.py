@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from surgery_cli.store.filesystem.amazon_credentials import check_roles
 from surgery_cli.store.filesystem.amazon_settings import (
-    OF_AMAZON,
+    OF_REGION,
     check_made,
     check_switches,
     endpoint_at,
@@ -197,7 +197,7 @@ class AmazonS3(FsspecService):
 
         meta = sync(self._client.loop, self._client.set_session).meta
         spec: dict[str, Any] = {"aws_credentials": {"type": self._source_of_credentials()}}
-        if not meta.endpoint_url.endswith(OF_AMAZON):
+        if not OF_REGION.fullmatch(meta.endpoint_url):
             spec |= {"endpoint": meta.endpoint_url, "aws_region": meta.region_name or "us-east-1"}
         return spec  # of a bucket of Amazon's, TensorStore asks for the region
 

@@ -57,6 +57,8 @@ _SWITCHES: Final = (
     _Setting(("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",), "ignore_configured_endpoint_urls"),
 )
 OF_AMAZON: Final = (".amazonaws.com", ".amazonaws.com.cn")
+OF_REGION: Final = re.compile(r"https://s3(\.[a-z0-9-]+)?\.amazonaws\.com(\.cn)?/?")
+"""The ordinary address of a region, which TensorStore finds by itself: none with FIPS, both stacks, or in a VPC."""
 _CERTIFICATES: Final = _Setting(("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"), "ca_bundle")
 
 
