@@ -188,9 +188,25 @@ def path_of(destination: str, *, may_renumber: bool = True) -> Path:
             fix=f"e.g. `{path.scheme}://{path.bucket.partition('@')[0]}/runs/new`",
         )
     refuse_step_of_run(destination, may_renumber=may_renumber)
+    _refuse_way_through_nothing(path)
     filesystem.forget(path, but_begun=True)
     filesystem.look_ahead(path)
     return path
+
+
+def _refuse_way_through_nothing(path: Path) -> None:
+    """Behind what is not there, `..` leads nowhere for the system, and elsewhere for who reads the words alone."""
+    parts = path.parts
+    if isinstance(path, BucketPath) or ".." not in parts:
+        return
+    ways = (Path(*parts[: at + 1]) for at, part in enumerate(parts) if part == "..")
+    lost = next((way.parent for way in ways if not filesystem.is_folder(way)), None)
+    if lost is not None:
+        raise DestinationError(
+            f"the way to '{path}' leads through '{lost}', which is no directory",
+            why="`..` behind it leads nowhere",
+            fix="name the destination without it, or make that directory first",
+        )
 
 
 def restore_set_aside(target: Path, prepared: Prepared, say: Say) -> Path | None:

@@ -11,6 +11,7 @@ from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.proof.record_places import recorded_place
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import files_below
+from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.file_versions import is_said_of
 from surgery_cli.words.lists import quoted
@@ -41,12 +42,24 @@ def _mark(file: Path, size: int) -> str:
 def other_files(before: Mapping[str, str], written: Checkpoint) -> str | None:
     """What is said of files that stood there and do no longer, or not as they did; None if all do."""
     now = _files_of(written)
+    if unmarked := _unmarked(written):
+        return f"{quoted(unmarked, 3, word='and')} {_are(unmarked)} missing, without which Orbax restores nothing there"
     if gone := [name for name in before if name not in now]:
         return f"of what it was made with, {quoted(gone, 3, word='and')} {_are(gone)} missing"
     other = [name for name, mark in before.items() if not _is_so(*now[name], mark)]
     return (
         f"{quoted(other, 3, word='and')} {_are(other)} not what it was made with" if other else None
     )
+
+
+def _unmarked(written: Checkpoint) -> list[str]:
+    """The marks that are missing of items, where Orbax takes none for whole without."""
+    place, location = recorded_place(written), written.location
+    if location.folder_of_items is None or not filesystem.needs_commit_mark(place):
+        return []
+    items = (*location.items.values(), *location.other_items.values())
+    marks = (item / COMMIT_MARK for item in items)
+    return [str(mark.relative_to(place)) for mark in marks if not filesystem.is_file(mark)]
 
 
 def _is_so(file: Path, size: int, mark: str) -> bool:

@@ -105,6 +105,11 @@ def test_a_run_in_a_bucket_as_well(run, request, tmp_path):
         assert first["code"] == 0, first
         assert run(*adding(root)) == DONE
         assert run(*adding(root, source=f"{root}@3")) == DONE
+        if name == "bucket":  # Orbax restores nothing from an item without
+            service.remove("run/10/default/commit_success.txt")
+            ended = run(*adding(root))
+            assert ended["code"] == 2
+            assert "'default/commit_success.txt' is missing" in ended["said"]
 
 
 @pytest.mark.parametrize("source", ["", "@3"])

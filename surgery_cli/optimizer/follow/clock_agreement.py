@@ -92,12 +92,17 @@ class Clocked(msgspec.Struct, frozen=True):
         large = f"{self._steps:.2g} times as large as usual ({self._decays.words})"
         return f"{said}, so that the next steps are {large}"
 
-    def sentence(self) -> str:
-        """Both counts in words, and what the difference does."""
+    @property
+    def counts(self) -> str:
+        """Both counts in words."""
         if self.theirs is None or self.ours is None:
             return f"what the clocks there and here ('{self.path}') have counted is not known"
-        counts = f"it has counted {self.theirs:,.0f} there, and '{self.path}' {self.ours:,.0f} here"
-        if self.drives != "bias_correction":
+        return f"it has counted {self.theirs:,.0f} there, and '{self.path}' {self.ours:,.0f} here"
+
+    def sentence(self) -> str:
+        """Both counts, and what the difference does where both sides go by the same settings."""
+        counts = self.counts
+        if self.theirs is None or self.ours is None or self.drives != "bias_correction":
             return counts
         factor = self._steps
         if 1 / _MOST < factor < _MOST:

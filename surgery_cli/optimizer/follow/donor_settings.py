@@ -12,7 +12,7 @@ from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.draft.slots import Slot
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.optimizer.follow.clock_agreement import Clocked
-from surgery_cli.optimizer.follow.donor_numbers import AFTERWARDS, number_here, number_of
+from surgery_cli.optimizer.follow.donor_numbers import AFTERWARDS, Shared, number_here, number_of
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.optimizer.knowledge.usual_decays import decay_arguments
 from surgery_cli.tree.paths import LeafPath
@@ -93,9 +93,11 @@ def one_sided_settings(
     return [found[path] for path in sorted(found, key=str)]
 
 
-def said_of_one_side(settings: Iterable[OneSided]) -> tuple[str, ...]:
-    """What is to be said of slots that are taken all the same."""
-    return tuple(sentence for one in settings if (sentence := one.sentence()))
+def why_of_clock(clock: Clocked, sided: Iterable[OneSided], shared: Iterable[Shared]) -> str:
+    """Why slots are not taken under a clock; how large steps would be only where both sides go by one setting."""
+    if any(one.sentence() for one in sided) or not all(one.agrees for one in shared):
+        return f"{clock.counts}; nor is it known that both go by the same settings"
+    return clock.sentence()
 
 
 def _with_decay(setting: OneSided, slot: Slot, clocks: Sequence[Clocked]) -> OneSided:

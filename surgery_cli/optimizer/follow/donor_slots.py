@@ -20,7 +20,7 @@ from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS, standing
 from surgery_cli.optimizer.follow.decays import Decays, decays_tried
 from surgery_cli.optimizer.follow.donor_numbers import Shared, shared_numbers
 from surgery_cli.optimizer.follow.donor_schedules import Schedules
-from surgery_cli.optimizer.follow.donor_settings import one_sided_settings, said_of_one_side
+from surgery_cli.optimizer.follow.donor_settings import one_sided_settings, why_of_clock
 from surgery_cli.optimizer.follow.donor_untold import (
     counted_apart,
     unsaid,
@@ -91,25 +91,25 @@ class Donors:
         decays = decays_tried(slot for slot, _ in pairs)
         every = (c for pair in pairs for c in self._clocked(*pair, origin.source, draft, decays))
         clocks = tuple({clock.path: clock for clock in every}.values())
-        because = next((clock.sentence() for clock in clocks if not clock.agrees), "")
+        sided = one_sided_settings(pairs, clocks, origin.source, draft, self._scene)
+        shared = tuple(self._shared(pairs, origin.source, draft))
+        because = next((why_of_clock(c, sided, shared) for c in clocks if not c.agrees), "")
         because = because or self._uncompared(slots, draft)
         because = because or self._of_another_kind(pairs, origin.source, draft)
         because = because or next(self._counted_apart(pairs, origin.source, draft), "")
-        numbers = () if because else tuple(self._shared(pairs, origin.source, draft))
-        because = because or next((one.sentence() for one in numbers if not one.agrees), "")
-        given = pairs, clocks, origin.source, draft, self._scene
-        sided = [] if because else one_sided_settings(*given)
+        because = because or next((one.sentence() for one in shared if not one.agrees), "")
         because = because or next((one.because for one in sided if one.because), "")
         if because:
             return Taken(because=because, clocks=clocks)
-        apart = [one.sentence() for one in numbers if one.changes_steps]
+        apart = [one.sentence() for one in shared if one.changes_steps]
         schedules = self._schedules.get(origin.source)
         if schedules is None or schedules.draft is not draft:
             schedules = Schedules(draft, origin.source, self._scene)
             self._schedules[origin.source] = schedules
         apart += schedules.apart(pairs)
         alike = self._alike(pairs, origin.source, draft)
-        return Taken(found, "", alike, clocks, tuple(apart), said_of_one_side(sided))
+        one_sided = tuple(sentence for one in sided if (sentence := one.sentence()))
+        return Taken(found, "", alike, clocks, tuple(apart), one_sided)
 
     def _uncompared(self, slots: Sequence[Slot], draft: Draft) -> str:
         """Why counts beside these slots cannot be compared: each is several numbers, as in an ensemble."""
