@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -117,3 +118,20 @@ class FileBlocks(msgspec.Struct, frozen=True):
     bytes: Annotated[int, msgspec.Meta(ge=0)]
     piece: Annotated[int, msgspec.Meta(ge=1)]
     digests: str
+
+
+def entries_of(runs: Iterable[Run], leaves: Iterable[str]) -> Iterator[tuple[str, ChangedLeaf]]:
+    """What runs have on record of leaves, latest first, under the names that these had then; of none from before it was
+    made anew.
+    """
+    names = {leaf: leaf for leaf in leaves}
+    for run in runs:
+        changed = {entry.path: entry for entry in run.leaves}
+        for leaf, name in list(names.items()):
+            if (entry := changed.get(name)) is None:
+                continue
+            yield leaf, entry
+            if entry.from_ is None:
+                del names[leaf]
+            else:
+                names[leaf] = entry.from_

@@ -25,10 +25,12 @@ class Reads(NamedTuple):
     encoded: set[str]
 
 
-def expect_reads(prepared: Prepared) -> None:
-    """Tell the stores of all sources what will be read of them."""
-    for one in reads_expected(prepared):
+def expect_reads(prepared: Prepared) -> list[Reads]:
+    """Tell the stores of all sources what will be read of them; gives what was told."""
+    found = reads_expected(prepared)
+    for one in found:
         one.store.expect(one.names, one.encoded)
+    return found
 
 
 def reads_expected(prepared: Prepared) -> list[Reads]:

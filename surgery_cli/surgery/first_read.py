@@ -12,7 +12,7 @@ from surgery_cli.store.orbax.ocdbt import SMALL_BYTES
 from surgery_cli.store.write.item_plan import PlannedLeaf
 from surgery_cli.store.write.sidecars import write_shape
 from surgery_cli.store.write.writing_order import together
-from surgery_cli.surgery.expected_reads import array_of, expect_reads, reads_expected
+from surgery_cli.surgery.expected_reads import array_of, expect_reads
 from surgery_cli.surgery.run import Run
 
 
@@ -21,10 +21,10 @@ def begin_to_read(run: Run) -> None:
 
     That is an array which the first leaf reads whole, and once. Who goes on from an earlier run may need less.
     """
-    expect_reads(run.prepared)
+    expected = expect_reads(run.prepared)
     computed = next((item.computed for item in run.prepared.plans.values() if item.computed), ())
     is_alone = run.head is None and run.company is None
-    if not (computed and is_alone and reads_expected(run.prepared)):
+    if not (expected and computed and is_alone):
         return
     stored = _read_at_once(together(computed)[0], run)
     there = None if stored is None else array_of(run.prepared, stored)

@@ -11,7 +11,7 @@ from surgery_cli.draft.kernels.low_rank import AddProduct
 from surgery_cli.draft.kernels.truncated_svd import TruncatedSvd
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.proof.on_record import read_record, runs_of
-from surgery_cli.proof.record_parts import Run
+from surgery_cli.proof.record_parts import Run, entries_of
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.axis_order import history, permutes_within_an_axis
 from surgery_cli.tree.paths import LeafPath
@@ -64,17 +64,9 @@ def _kernels(draft: Draft) -> dict[LeafPath, Recipe]:
 def _on_record(runs: Sequence[Run], leaves: Iterable[str]) -> dict[str, str]:
     """Of leaves that an earlier run put into another order, by printed path, the edits that did; latest runs first."""
     found: dict[str, str] = {}
-    names = {leaf: leaf for leaf in leaves}
-    for run in runs:
-        changed = {leaf.path: leaf for leaf in run.leaves}
-        for leaf, name in list(names.items()):
-            if (entry := changed.get(name)) is None:
-                continue
-            if entry.reordered:
-                found[leaf] = _named(entry.operations)
-                del names[leaf]
-            elif entry.from_ is not None:
-                names[leaf] = entry.from_
+    for leaf, entry in entries_of(runs, leaves):
+        if entry.reordered:
+            found.setdefault(leaf, _named(entry.operations))
     return found
 
 

@@ -9,7 +9,7 @@ from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.optimizer.follow.clocks import filled_with
 from surgery_cli.proof.on_record import read_record, runs_of
-from surgery_cli.proof.record_parts import Run
+from surgery_cli.proof.record_parts import Run, entries_of
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.dtypes import FLOATS
 from surgery_cli.words.lists import quoted
@@ -53,19 +53,16 @@ def rounded_before(checkpoint: Checkpoint, draft: Draft) -> list[Consequence]:
 def _narrowed(runs: Sequence[Run], leaves: Collection[str]) -> dict[str, str]:
     """Of leaves that an earlier run put into a narrower dtype, by printed path, that dtype; latest runs first."""
     found: dict[str, str] = {}
-    names = {leaf: leaf for leaf in leaves}
-    for run in runs:
-        changed = {leaf.path: leaf for leaf in run.leaves}
-        for leaf, name in list(names.items()):
-            if (entry := changed.get(name)) is None:
-                continue
-            before, after = (str(one).partition("[")[0] for one in (entry.before, entry.after))
-            if "set" not in entry.operations and _is_finer(before, after):
-                found[leaf] = after
-            if leaf in found or entry.from_ is None or "set" in entry.operations:
-                del names[leaf]
-            else:
-                names[leaf] = entry.from_
+    told: set[str] = set()
+    for leaf, entry in entries_of(runs, leaves):
+        if leaf in told:
+            continue
+        before, after = (str(one).partition("[")[0] for one in (entry.before, entry.after))
+        if "set" in entry.operations:
+            told.add(leaf)
+        elif _is_finer(before, after):
+            told.add(leaf)
+            found[leaf] = after
     return found
 
 

@@ -71,7 +71,8 @@ def into_run(source: str, destination: str, options: Options) -> Asked:
             why=f"'{destination}' is the run that is read: `--as-step` adds a step to it",
             fix=f"leave `--force` out, and give a number that is free{first * filesystem.is_taken(new)}",
         )
-    prefix = named.prefix if (named := step_name(step.name)) is not None else ""
+    named = step_name(step.name)
+    prefix = "" if named is None else named.prefix
     of_run = new.name if being_written(new) else ""  # whose that is, is said where it is looked for
     taken = None
     try:
@@ -81,11 +82,10 @@ def into_run(source: str, destination: str, options: Options) -> Asked:
             raise
         step = read_before(location, new, steps, error) or step
         free = max(one.number for one in steps) + 1
-        named_step = step_name(step.name)
-        read = str(step) if named_step is None else f"{destination}@{named_step.number}"
+        named = step_name(step.name)
+        read = str(step) if named is None else f"{destination}@{named.number}"
         taken = DestinationError(replace(error.problems[0], fix=or_removed(new, free, read)))
-    named_step = step_name(step.name)
-    name_step_read(location, target, step=None if named_step is None else named_step.number)
+    name_step_read(location, target, step=None if named is None else named.number)
     item = options.item if location.shape == "root" else None
     options = replace(options, step=None, as_step=None, item=item)
     return Asked(str(step), str(new), options, taken)

@@ -93,27 +93,24 @@ def test_a_setting_without_a_default_is_said_as_well(surgery, tmp_path, is_there
     assert f"momentum', by which they go, is 0.5 {'there' if is_there else 'here'}" in note
 
 
-def test_a_default_is_no_word_worth(surgery, tmp_path):
-    stored, plain = both("adam", b1=0.9, b2=0.999)
-    note, policies, state = grafted(surgery, tmp_path, trained(plain), trained(stored))
+def settled(surgery, tmp_path, here, there, *options):
+    """The slots are taken without a word, and the next step is the donor's."""
+    note, policies, state = grafted(surgery, tmp_path, trained(here), trained(there), *options)
     assert policies == {"donor"}
     assert "by which they go" not in note
-    np.testing.assert_allclose(
-        step_of_b(plain, state), step_of_b(stored, trained(stored)), rtol=1e-5
-    )
+    np.testing.assert_allclose(step_of_b(here, state), step_of_b(there, trained(there)), rtol=1e-5)
+
+
+def test_a_default_is_no_word_worth(surgery, tmp_path):
+    stored, plain = both("adam", b1=0.9, b2=0.999)
+    settled(surgery, tmp_path, plain, stored)
 
 
 @pytest.mark.parametrize("setting", ["b1", "b2"])
 def test_a_call_that_is_told_and_tried_out_settles_it(surgery, tmp_path, setting):
     stored, _ = both("adam", **{setting: 0.8})
-    plain = optax.adam(1e-2, **{setting: 0.8})
     call = ("--optimizer-kind", f"adam(1e-2, {setting}=0.8)")
-    note, policies, state = grafted(surgery, tmp_path, trained(plain), trained(stored), *call)
-    assert policies == {"donor"}
-    assert "by which they go" not in note
-    np.testing.assert_allclose(
-        step_of_b(plain, state), step_of_b(stored, trained(stored)), rtol=1e-5
-    )
+    settled(surgery, tmp_path, optax.adam(1e-2, **{setting: 0.8}), stored, *call)
 
 
 @pytest.mark.parametrize("setting", ["b1", "b2"])

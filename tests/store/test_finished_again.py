@@ -11,6 +11,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from tests.store.cutting import Runs
+from tests.store.test_resume_lost import cut, lose
 
 TREE = {
     "a": np.arange(4096, dtype=np.float32),
@@ -145,16 +146,6 @@ SOURCES = {
     "leaves": lambda place: one_tree(place, ocdbt=False),
     "run": lambda place: save(place, 3),
 }
-
-
-def lose(file):
-    file.unlink()
-
-
-def cut(file):
-    content = file.read_bytes()
-    file.unlink()  # never through a link
-    file.write_bytes(content[: len(content) // 2])
 
 
 def replace(file):

@@ -70,14 +70,14 @@ class Survey:
         self.nodes: list[Extent] = []
         self.leaf_nodes: dict[tuple[str, bytes], Values] = {}
         """The values of every leaf of the B-tree, by its location and what its keys begin with."""
-        self.in_memory = [MANIFEST]
-        """The objects of a bucket that were read as they are: the manifest, and a root that is one by itself."""
+        self.nodes_in_memory: dict[str, bytes] = {}
+        """Objects of a bucket that were read as they are: a root that is one by itself."""
         self._count = 0
         shared = {} if known is None else known.leaf_nodes_shared_with(directory)
         refuse_special(directory / MANIFEST)
         try:
             self.opened = folder_of_manifest(directory) if opened is None else opened
-            """The folder, of which no more may be there than ``in_memory`` says: that of a bucket is in memory."""
+            """The folder, of which no more may be there than the manifest and ``nodes_in_memory``."""
             self.manifest: dict[str, Any] = ts.ocdbt.dump(self.opened).result()
             self._walk(opened, shared)
         except ServiceRefusal as error:
@@ -103,13 +103,13 @@ class Survey:
         reading: deque[tuple[str, bytes, int, Keys, Any]] = deque()
         ask, nearby = reader_of(self.directory, opened), reader_of(self.directory, self.opened)
         if waiting and opened is None and waiting[0][:2] not in shared:
-            self.in_memory += kept_alone(self.directory, extent_at(waiting[0][0]), self.opened)
+            self.nodes_in_memory = kept_alone(self.directory, extent_at(waiting[0][0]), self.opened)
         while waiting or reading:
             while waiting and len(reading) < _NODES_AT_ONCE:
                 node = waiting.popleft()
                 file = extent_at(node[0]).file
                 refuse_special(self.directory / file)
-                reader = nearby if file in self.in_memory else ask
+                reader = nearby if file in self.nodes_in_memory else ask
                 future = None if node[:2] in shared else reader(node[0])
                 reading.append((*node, future))
             location, prefix, height, keys, future = reading.popleft()
@@ -140,14 +140,9 @@ class Survey:
         self.values.update(values)
 
     @property
-    def objects_in_memory(self) -> dict[str, bytes]:
-        """What is ``in_memory``, by name: not of a survey of what was already opened."""
-        return {name: self.opened.read(name).result().value for name in self.in_memory}
-
-    @property
     def is_in_memory(self) -> bool:
         """True if TensorStore needs to read nothing of the database but values."""
-        return all(node.file in self.in_memory for node in self.nodes)
+        return all(node.file in self.nodes_in_memory for node in self.nodes)
 
     def leaf_nodes_shared_with(self, directory: Path) -> dict[tuple[str, bytes], Values]:
         """Of this database's nodes, those that lie in files which also stand, linked, in ``directory``."""

@@ -93,21 +93,21 @@ def reader_of(directory: Path, opened: Any | None) -> Callable[[str], Any]:
     return lambda location: asked_quietly(lambda: ask(location))
 
 
-def kept_alone(directory: Path, node: Extent, near: Any) -> list[str]:
-    """Read a node that is all of an object in a bucket as that, into ``near``: its name, where that was done.
+def kept_alone(directory: Path, node: Extent, near: Any) -> dict[str, bytes]:
+    """Read a node that is all of an object in a bucket as that, into ``near``; by its name, where that was done.
 
     Who goes on from the database needs it, too. What is wrong with one that was not kept is said by who asks for it.
     """
     place = directory / node.file
     if not isinstance(place, BucketPath) or node.length > FETCHED_BYTES:
-        return []
+        return {}
     if not filesystem.is_file(place) or filesystem.size(place) != node.length:
-        return []
+        return {}
     content = asked_quietly(lambda: opened_folder(directory).read(node.file)).result().value
     if len(content) != node.length:
-        return []
+        return {}
     near.write(node.file, content).result()
-    return [node.file]
+    return {node.file: content}
 
 
 def refuse_changed(directory: Path, files: Iterable[str]) -> None:

@@ -194,7 +194,8 @@ class OcdbtStore(ArrayStore):
         import tensorstore as ts
 
         layers: list[dict[str, Any]] = [{"base": folder}]
-        for name, content in self.survey.objects_in_memory.items():
+        manifest = self.survey.opened.read(MANIFEST).result().value
+        for name, content in {MANIFEST: manifest, **self.survey.nodes_in_memory}.items():
             near = {"driver": "memory", "path": f"{self.directory}/{name}"}
             ts.KvStore.open(near, context=self.context).result().write("", content).result()
             layers.append({"exact": name, "base": near})

@@ -41,9 +41,7 @@ class BufferedDatabase:
         Where the tree that it is cloned ``of`` is in memory, what is put there need not wait for the files.
         """
         self._taken = files
-        nodes = dict(of.objects_in_memory)
-        nodes.pop(MANIFEST, None)
-        self._buffer.begin_database(newest_version(of.manifest), nodes)
+        self._buffer.begin_database(newest_version(of.manifest), of.nodes_in_memory)
         self._waits = not of.is_in_memory
         self._first = self._buffer.part() if opens and self._waits else None
         self._coming = self._linker.meanwhile(self._take_over)
