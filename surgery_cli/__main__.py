@@ -8,9 +8,10 @@ def main() -> None:
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from surgery_cli.cli.process import collect_rarely, leave
+    from surgery_cli.cli.process import collect_rarely, leave, sleep_when_idle
 
     collect_rarely()
+    sleep_when_idle()
     from surgery_cli.cli.main import run
 
     signal.signal(signal.SIGINT, handler)

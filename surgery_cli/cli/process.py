@@ -78,6 +78,16 @@ def _grow_in_huge_pages(library: ctypes.CDLL) -> None:
         library.free(ctypes.c_void_p(block))
 
 
+def sleep_when_idle() -> None:
+    """Let the threads that NumPy's OpenBLAS starts wait asleep; asked before NumPy is loaded.
+
+    By default each of them, one for every core but one, spins for a tenth of a second before it sleeps: at the start of
+    every command, whether it multiplies matrices or not, beside what loads the program. The number is of a power of two
+    of clock cycles, the least that OpenBLAS takes; what the environment says stands.
+    """
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+
+
 def collect_rarely() -> None:
     """Look for reference cycles less often than Python does by default.
 

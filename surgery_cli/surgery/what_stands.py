@@ -43,7 +43,8 @@ def other_files(before: Mapping[str, str], written: Checkpoint) -> str | None:
     """What is said of files that stood there and do no longer, or not as they did; None if all do."""
     now = _files_of(written)
     if unmarked := _unmarked(written):
-        return f"{quoted(unmarked, 3, word='and')} {_are(unmarked)} missing, without which Orbax restores nothing there"
+        by = "that item by its path" if len(unmarked) == 1 else "those items by their paths"
+        return f"{quoted(unmarked, 3, word='and')} {_are(unmarked)} missing: Orbax does not restore {by} without"
     if gone := [name for name in before if name not in now]:
         return f"of what it was made with, {quoted(gone, 3, word='and')} {_are(gone)} missing"
     other = [name for name, mark in before.items() if not _is_so(*now[name], mark)]
