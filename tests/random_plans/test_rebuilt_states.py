@@ -112,6 +112,11 @@ def compared(draw: random.Random, name: str) -> str:
         return "asked"
     if together != apart and any(MISREAD in str(note) for note in first.notes):
         return "noted"
+    if together and apart and edit["op"] == "copy":
+        fresh = survey(first.tree, params=params).slots
+        other = [path for path in together if together[path] != apart[path]]
+        if other and all(path in fresh and fresh[path].unsure_because for path in other):
+            return "unsure"  # kept, and a note of the second plan says so
     assert together == apart, (name, edit, second, refused, asked)
     if edit["op"] != "keep":
         new = {q.what for q in survey(first.tree, params=params).questions}
