@@ -93,7 +93,7 @@ def test_a_command_asks_for_nothing_more(name, checkpoints, surgery, monkeypatch
 
 
 def test_it_is_asked_before_the_program_is_loaded(bucket, tmp_path):
-    """Half of a small edit is the loading of what computes: the lists come meanwhile."""
+    """Half of a small edit is the loading of what computes: the lists come meanwhile, and TensorStore while they do."""
     uploaded(bucket, saved(tmp_path / "ck"), "gs://bkt/ck")
     loaded_before = (
         "import sys, threading\n"
@@ -102,11 +102,12 @@ def test_it_is_asked_before_the_program_is_loaded(bucket, tmp_path):
         "with _asked_ahead([address('gs://bkt/ck')]):\n"
         "    print('numpy' in sys.modules, 'tensorstore' in sys.modules)\n"
         "    [t.join() for t in threading.enumerate() if t.name == 'surgery-ahead']\n"
+        "    print('tensorstore' in sys.modules)\n"
     )
     bucket.log.clear()
     command = [sys.executable, "-c", loaded_before]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "False"]
+    assert done.stdout.split() == ["False", "False", "True"]
     assert {request.query.get("prefix", "") for request in bucket.log} == {"ck", ""}
 
 
