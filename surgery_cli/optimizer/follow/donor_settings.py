@@ -59,7 +59,7 @@ class OneSided(msgspec.Struct, frozen=True):
         usual = f"{said}: with {self.usual:g} {other}, the default of optax,"
         if self.steps is None or 1 / _MOST < self.steps < _MOST:
             return f"{usual} they are forgotten at another rate than there"
-        return f"{usual} the next steps are {self.steps:.2g} times as large as there"
+        return f"{usual} the next steps are {self.steps:.2g} times as large as there, of gradients that stay the same"
 
 
 def one_sided_settings(
