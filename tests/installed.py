@@ -19,7 +19,11 @@ def installed(module: ModuleType, name: str) -> Any:
         AttributeError: a release that should have it has none.
     """
     package = module.__name__.partition(".")[0]
-    release = version(package)
-    if not hasattr(module, name) and Version(release) < Version(pins()[package]):
-        pytest.skip(f"{package} {release} has no `{name}`")
+    if not hasattr(module, name) and is_older(package):
+        pytest.skip(f"{package} {version(package)} has no `{name}`")
     return getattr(module, name)
+
+
+def is_older(package: str) -> bool:
+    """True where the release is older than the one that `constraints.txt` pins."""
+    return Version(version(package)) < Version(pins()[package])

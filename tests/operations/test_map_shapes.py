@@ -99,7 +99,7 @@ def test_it_is_given_all_of_the_leaf_whatever_it_returns(
     promised = surgery.plan(str(source), plan).bytes_read
     report = surgery.apply(str(source), str(tmp_path / "b"), plan)
     done = np.asarray(restored(tmp_path)["params"]["k"])
-    assert done.dtype == leaf.dtype
+    assert done.dtype == expected.dtype  # older ml_dtypes makes float32 of bfloat16 times 3
     np.testing.assert_array_equal(done, expected)
     assert promised == report.bytes_read == leaf.nbytes
 

@@ -13,6 +13,7 @@ from surgery_cli.draft.assumptions import ADAM_FAMILY, BY_VALUES
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.optimizer.knowledge import factories
 from surgery_cli.optimizer.knowledge.kinds import KINDS, by_name, by_signature
+from tests.installed import is_older
 from tests.optimizer.optax_registry import train_state
 
 NO_FACTORIES = {
@@ -58,7 +59,7 @@ def test_every_factory_of_optax_is_known_or_refused_with_its_reason(module: Any)
         | set(factories.REFUSED)
     )
     found = _factories(module)
-    assert len(found) > 30
+    assert len(found) >= 30
     assert found - known == set()
 
 
@@ -72,7 +73,9 @@ def test_no_factory_is_listed_twice_and_none_is_invented() -> None:
     ]
     names = [name for part in lists for name in part]
     assert len(names) == len(set(names))
-    assert set(names) <= {*dir(optax), *dir(contrib)}
+    missing = set(names) - {*dir(optax), *dir(contrib)}
+    assert not missing or is_older("optax")
+    assert len(missing) < 10
 
 
 def test_every_factory_refers_to_kinds_that_exist() -> None:

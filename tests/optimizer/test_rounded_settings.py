@@ -18,6 +18,7 @@ from flax import nnx
 from surgery_cli import surgery
 from surgery_cli.errors import PlanError, SurgeryError
 from surgery_cli.planning import plan_from_document
+from tests.installed import installed
 
 NODE = "opt_state/hyperparams"
 STEPS = 8
@@ -82,7 +83,9 @@ INJECTED: dict[str, Callable[[], Any]] = {
     "muon": lambda: optax.inject_hyperparams(optax.contrib.muon)(0.01, beta=0.998),
     "rmsprop": lambda: optax.inject_hyperparams(optax.rmsprop)(0.01, decay=0.999),
     "amsgrad": lambda: optax.inject_hyperparams(optax.amsgrad)(0.01),
-    "madgrad": lambda: optax.inject_hyperparams(optax.contrib.madgrad)(0.01, momentum=0.999),
+    "madgrad": lambda: optax.inject_hyperparams(installed(optax.contrib, "madgrad"))(
+        0.01, momentum=0.999
+    ),
     "in MultiSteps": lambda: optax.MultiSteps(adamw(b2=0.999), 2),
     "in a chain": lambda: optax.chain(optax.clip_by_global_norm(1.0), adamw(b2=0.999)),
     "schedule-free": lambda: optax.contrib.schedule_free_sgd(0.01, b1=0.9),

@@ -136,16 +136,20 @@ TENSORSTORE = (
     "Failed to write 176 bytes to file 3: No space left on device [os_error_code='28'] "
     "[tensorstore_spec='{}']"
 )
+OLDER = (
+    "INTERNAL: no such codec [source locations='tensorstore/driver.cc:563'] [tensorstore_spec='{}']"
+)
 
 
-def test_of_what_tensorstore_says_of_a_full_disk_the_systems_own_words_are_kept() -> None:
+@pytest.mark.parametrize("told", ["INTERNAL: no such codec [tensorstore_spec='{}']", OLDER])
+def test_of_what_tensorstore_says_of_a_full_disk_the_systems_own_words_are_kept(told: str) -> None:
     with pytest.raises(WriteError) as caught, write_errors("w"):
         raise ValueError(TENSORSTORE)
     (problem,) = caught.value.problems
     assert problem.why == "No space left on device"
     assert "`df -h`; for files `df -i`" in problem.fix
     with pytest.raises(WriteError) as caught, write_errors("w"):
-        raise ValueError("INTERNAL: no such codec [tensorstore_spec='{}']")
+        raise ValueError(told)
     (problem,) = caught.value.problems
     assert problem.why == "INTERNAL: no such codec"
     assert "mend the cause" in problem.fix

@@ -16,8 +16,8 @@ from surgery_cli.words.advice import NOTHING_LEFT, worded
 _NUMBER: Final = re.compile(r"\[os_error_code='(\d+)'")
 """The system's number for an error, among what TensorStore adds to it in brackets, its whole spec first."""
 
-_ADDED: Final = re.compile(r" \[\w+='")
-"""How that begins; a range of bytes stands in brackets, too."""
+_ADDED: Final = re.compile(r" \[\w[\w ]*='")
+"""How that begins (`source locations` of older releases, too); a range of bytes stands in brackets as well."""
 
 _MENDS: Final = {
     errno.ENOSPC: "make room (`df -h`; for files `df -i`)",
