@@ -10,8 +10,12 @@ from surgery_cli.errors import ValueRefusal
 
 
 class Call(NamedTuple):
-    """A call by all that a function may depend on: itself, the leaf's path, and the array that it is given."""
+    """A call by all that a function may depend on: itself, the leaf's path, and the array that it is given.
 
+    Files of the same bytes are two where they lie in two folders: each may import what lies beside it.
+    """
+
+    file: str
     function: str
     sha256: str
     path: str
@@ -25,13 +29,15 @@ class Calls:
     def __init__(self) -> None:
         self._gave: dict[Call, str] = {}
 
-    def hold(self, function: str, sha256: str, path: str, given: Any, returned: Any) -> None:
-        """See that a call gave what the same one gave before.
+    def hold(
+        self, file: str, function: str, sha256: str, path: str, given: Any, returned: Any
+    ) -> None:
+        """See that a call gave what the same one gave before; ``file`` is where the function was loaded from.
 
         Raises:
             ValueRefusal: it did not.
         """
-        self._hold(Call(function, sha256, path, _mark(given)), _mark(returned))
+        self._hold(Call(file, function, sha256, path, _mark(given)), _mark(returned))
 
     def seen(self) -> list[tuple[Call, str]]:
         """All of them, for another process."""

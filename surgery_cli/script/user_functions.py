@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,7 +61,8 @@ class UserFunctions:
             return user.run(user.value, array, path, *user.spec.args, **user.spec.kwargs)
 
         name = text.rpartition(".py:")[2]
-        return UserFunction.of(f"{file.name}:{name}", sha256, call, self.calls.hold)
+        hold = partial(self.calls.hold, str(file))
+        return UserFunction.of(f"{file.name}:{name}", sha256, call, hold)
 
     @property
     def files(self) -> Mapping[Path, str]:

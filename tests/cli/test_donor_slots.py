@@ -303,6 +303,20 @@ def test_slots_that_were_filled_with_another_stored_decay_restart(surgery, tmp_p
     assert any(f"hyperparams/{name}', by which they go" in note for note in done.document["notes"])
 
 
+@pytest.mark.parametrize("there", [1.0, None])
+def test_what_a_slot_began_with_is_no_setting_by_which_it_goes(surgery, tmp_path, there):
+    """Of other initial scales, or of one that only one side has on disk, nothing is left to be said."""
+
+    def injected(scale):
+        return optax.inject_hyperparams(optax.rmsprop)(1e-2, initial_scale=scale)
+
+    donor = injected(there) if there is not None else optax.rmsprop(1e-2)
+    done = grafted(surgery, tmp_path, after(injected(0.0), 1.0), after(donor, 1.0))
+    assert not any("initial_scale" in note for note in done.document["notes"])
+    if there is not None:
+        assert policies(done) == {"donor"}
+
+
 def test_a_stored_learning_rate_that_differs_is_said(surgery, tmp_path):
     done = grafted(surgery, tmp_path, after(numbered(), 1.0), after(numbered(1e-4), 1.0))
     assert policies(done) == {"donor"}

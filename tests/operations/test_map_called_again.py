@@ -189,3 +189,18 @@ def test_a_search_whose_values_get_fewer_while_they_are_read_is_refused() -> Non
     nowhere = np.zeros(1 << 15, np.int64)
     with pytest.raises(ValueRefusal, match="values changed while they were read"):
         cut.narrowed(known, nowhere, [spec])
+
+
+def test_files_of_the_same_bytes_in_two_folders_are_two(source: Path, tmp_path: Path) -> None:
+    """Each imports what lies beside it: the second is given the same values, and gives others."""
+    edits = []
+    for folder, factor in (("one", 1), ("three", 3)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "beside.py").write_text(f"FACTOR = {factor}\n")
+        lines = "from beside import FACTOR\ndef scaled(array, path):\n    return array * FACTOR\n"
+        (tmp_path / folder / "edit.py").write_text(lines)
+        edits.append({"op": "map", "at": "params/a", "with": f"{tmp_path / folder}/edit.py:scaled"})
+    surgery.apply(str(source), str(tmp_path / "new"), plan_from_document({"edits": edits}))
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        before, after = (checkpointer.restore(place) for place in (source, tmp_path / "new"))
+    np.testing.assert_array_equal(after["params"]["a"], before["params"]["a"] * 3)

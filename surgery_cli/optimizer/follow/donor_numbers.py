@@ -23,6 +23,9 @@ AFTERWARDS: Final = frozenset(
 )  # fmt: skip
 """Settings that an update meets after it has passed the slots: they change steps, not what slots hold."""
 
+BEFOREHAND: Final = frozenset({"initial_accumulator_value", "initial_scale", "reps_rel"})
+"""Settings that `init` alone reads: what slots hold by now does not go by them."""
+
 _MOST: Final = 1.1
 """How far apart numbers may be, as a factor, under which the steps are those of the donor within a tenth."""
 
@@ -87,7 +90,7 @@ def shared_numbers(
 def _numbers_of(node: LeafPath, found: OptimizerSurvey) -> Iterator[tuple[LeafPath, LeafPath]]:
     """The numbers by which the slots of a node go: their names below the nodes that keep them, and their paths."""
     for path, owner in found.shared.items():
-        if node.is_below(owner):
+        if node.is_below(owner) and found.hyperparams.get(path) not in BEFOREHAND:
             yield LeafPath(path[len(owner) :]), path
 
 

@@ -12,7 +12,13 @@ from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.draft.slots import Slot
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.optimizer.follow.clock_agreement import Clocked
-from surgery_cli.optimizer.follow.donor_numbers import AFTERWARDS, Shared, number_here, number_of
+from surgery_cli.optimizer.follow.donor_numbers import (
+    AFTERWARDS,
+    BEFOREHAND,
+    Shared,
+    number_here,
+    number_of,
+)
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.optimizer.knowledge.usual_decays import decay_arguments
 from surgery_cli.tree.paths import LeafPath
@@ -133,7 +139,7 @@ def _settings_of(node: LeafPath, found: OptimizerSurvey) -> Iterator[tuple[str, 
     owners = sorted(found.shared.items(), key=lambda one: len(one[1]))
     for path, owner in owners:
         name = found.hyperparams.get(path, "")
-        if node.is_below(owner) and name and name not in AFTERWARDS:
+        if node.is_below(owner) and name and name not in AFTERWARDS | BEFOREHAND:
             yield name, path
 
 

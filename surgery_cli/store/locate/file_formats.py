@@ -11,10 +11,9 @@ from typing import Final
 
 import msgspec
 
-from surgery_cli.inputs.buckets import ServiceRefusal
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import beginning, starts_as_msgpack, unreadable
-from surgery_cli.store.filesystem.zip_errors import refusals_told
+from surgery_cli.store.filesystem.zip_errors import is_of_reading, refusals_told
 
 INDEX_SUFFIX: Final = ".index.json"
 """What follows the suffix of the shards in the name of their index."""
@@ -114,14 +113,16 @@ def zip_names(path: Path) -> list[str]:
     """The names of the entries, if it is a zip archive that can be read.
 
     Raises:
-        CheckpointError: a service does not give it, or it was replaced or removed since it was found.
+        CheckpointError: the disk or a service does not give it, or it was replaced or removed since it was found.
     """
     if beginning(path, len(ZIP_MARK)) != ZIP_MARK:
         return []
     try:
         with filesystem.reader(path) as file, refusals_told(), zipfile.ZipFile(file) as archive:
             return archive.namelist()
-    except (ServiceRefusal, FileNotFoundError) as error:  # which says nothing of the archive
-        raise unreadable(path, error) from None
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError):
+    except OSError as error:
+        if is_of_reading(error):  # which says nothing of the archive
+            raise unreadable(path, error) from None
+        return []
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError):
         return []
