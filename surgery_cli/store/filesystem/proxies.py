@@ -115,7 +115,8 @@ def _is_left_out(host: str) -> bool:
     for word in said.split(","):
         name = re.split(r"[ \t]", word.strip())[0].lower()
         try:
-            if ip_address(host) in ip_network(name, strict=False):
+            network = ip_network(name, strict=False)
+            if network.prefixlen and ip_address(host) in network:  # /0 is no network to it
                 return True
         except (ValueError, TypeError):  # one of them is a name, or they are of two kinds
             name = name.removesuffix(".").removeprefix(".")
