@@ -4,6 +4,7 @@ happen on the way to a service.
 
 import asyncio
 import itertools
+import re
 import socket
 import struct
 import threading
@@ -17,6 +18,7 @@ from surgery_cli.store.filesystem.background import IN_BACKGROUND
 PATIENCE_SECONDS = 120
 """A limit of waiting for what comes at once, but on a machine that does much else."""
 
+_ASKED = re.compile(r"([A-Z]+) (\S+) HTTP/1\.[01]")
 _PIECE = 1 << 20
 """So much of a body goes and comes at once, in bytes."""
 
@@ -186,7 +188,11 @@ class Server(ABC):
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
         try:
             while True:
-                request = await self._received(reader, writer)
+                try:
+                    request = await self._received(reader, writer)
+                except ValueError:  # no HTTP, the beginning of TLS for one
+                    writer.write(b"HTTP/1.1 400 X\r\nContent-Length: 0\r\n\r\n")
+                    break
                 self._log.append(request)
                 if not await self._accounted(request, reader, writer):
                     break
@@ -207,7 +213,9 @@ class Server(ABC):
 
     async def _received(self, reader, writer):
         first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin1").split("\r\n")
-        method, target, _ = first.split(" ")
+        if not (asked := _ASKED.fullmatch(first)):
+            raise ValueError(first)
+        method, target = asked.groups()
         headers = {}
         for line in filter(None, lines):
             name, _, value = line.partition(":")

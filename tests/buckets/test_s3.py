@@ -96,7 +96,7 @@ def test_both_libraries_ask_at_the_same_address_of_amazon(monkeypatch, tmp_path,
     keys |= {"AWS_CONFIG_FILE": str(tmp_path / "none"), "AWS_DEFAULT_REGION": "us-east-2"}
     for name, value in (keys | given).items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("surgery_cli.store.filesystem.amazon_s3.check_is_there", lambda *_: None)
+    monkeypatch.setattr("surgery_cli.store.filesystem.amazon_s3.check_way", lambda *_: None)
     spec = AmazonS3()._connection
     assert spec.get("endpoint") == host
     assert spec.get("aws_region") == (host and "us-east-2")

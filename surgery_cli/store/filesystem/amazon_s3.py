@@ -18,7 +18,7 @@ from surgery_cli.store.filesystem.amazon_settings import (
     endpoint_at,
     settings_told,
 )
-from surgery_cli.store.filesystem.endpoints import Endpoint, check_is_there
+from surgery_cli.store.filesystem.endpoints import Endpoint, with_small_scheme
 from surgery_cli.store.filesystem.fsspec_service import FsspecService, md5_of
 from surgery_cli.store.filesystem.object_service import (
     Page,
@@ -27,6 +27,7 @@ from surgery_cli.store.filesystem.object_service import (
     code_of,
     limit_silence,
 )
+from surgery_cli.store.filesystem.proxies import check_way, proxy_of_curl, proxy_of_python
 from surgery_cli.store.filesystem.s3_uploads import (
     Upload,
     conditions_told,
@@ -197,8 +198,9 @@ class AmazonS3(FsspecService):
 
         meta = sync(self._client.loop, self._client.set_session).meta
         spec: dict[str, Any] = {"aws_credentials": {"type": self._source_of_credentials()}}
-        if not OF_REGION.fullmatch(meta.endpoint_url):
-            spec |= {"endpoint": meta.endpoint_url, "aws_region": meta.region_name or "us-east-1"}
+        endpoint = with_small_scheme(meta.endpoint_url)
+        if not OF_REGION.fullmatch(endpoint):
+            spec |= {"endpoint": endpoint, "aws_region": meta.region_name or "us-east-1"}
         return spec  # of a bucket of Amazon's, TensorStore asks for the region
 
     def _source_of_credentials(self) -> str:
@@ -264,8 +266,10 @@ class AmazonS3(FsspecService):
         with settings_told():
             client = S3FileSystem(skip_instance_cache=True)
             is_known = sync(client.loop, has_credentials, client)
-        if self._told is not None:
-            check_is_there(self._told)
+        made = sync(client.loop, client.set_session).meta
+        if made.config.proxies is None:  # else s3fs has proxies of the user's own
+            check_way("s3fs", made.endpoint_url, proxy_of_python, self._told)
+        check_way("TensorStore", made.endpoint_url, proxy_of_curl, self._told)
         return client if is_known else S3FileSystem(anon=True, skip_instance_cache=True)
 
 

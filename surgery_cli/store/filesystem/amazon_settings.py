@@ -94,7 +94,7 @@ def check_made(endpoint: str, certificates: str | None) -> None:
 
     ``certificates``: what botocore's own setting says of them.
     """
-    if not endpoint.startswith(("http://", "https://")):
+    if not endpoint.lower().startswith(("http://", "https://")):
         raise WrongSetting(f"the endpoint '{endpoint}' is no address of HTTP", _fix_of_endpoint())
     if fault := fault_of(endpoint):
         meant = "http://127.0.0.1:9000" if fault_of(mended(endpoint)) else mended(endpoint)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-import socket
-import time
-import urllib.request
+from contextlib import suppress
 from typing import Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
+from surgery_cli.store.filesystem.connections import (
+    Nobody,
+    answer_to_tls,
+    connected,
+    is_http,
+    is_tls,
+)
 from surgery_cli.store.filesystem.wrong_settings import WrongSetting
 
 PORTS: Final = {"http": 80, "https": 443}
-_PAUSES: Final = (0.5, 1.0, 2.0)
-"""Seconds between looks whether something is there: it may have been started a moment before."""
-_PATIENCE_SECONDS: Final = 5
-_waited_for: Final[set[str]] = set()
-"""Where this process has looked several times already."""
 _NO_TEXT: Final = re.compile(r"[\s\x00-\x1f\x7f]")
 
 
@@ -49,7 +49,7 @@ def fault_of(url: str) -> str:
     if _NO_TEXT.search(url):
         return "has a space in it"
     scheme, is_given, _ = url.partition("://")
-    if is_given and scheme not in PORTS:
+    if is_given and scheme.lower() not in PORTS:
         return "does not begin with http:// or https://"
     if "?" in url or "#" in url:
         return "has a ? or # in it"
@@ -61,6 +61,16 @@ def fault_of(url: str) -> str:
     return "" if is_host else "has no host, or a port that is no number"
 
 
+def with_small_scheme(url: str) -> str:
+    """An address as all clients take it: gcsfs takes what begins with HTTP:// for a host, TensorStore does on `s3://`.
+
+    >>> with_small_scheme("HTTP://Host:9000"), with_small_scheme("Host:9000")
+    ('http://Host:9000', 'Host:9000')
+    """
+    scheme, is_given, rest = url.partition("://")
+    return f"{scheme.lower()}{is_given}{rest}" if is_given else url
+
+
 def mended(url: str) -> str:
     """What was probably meant: without spaces around it, and the slash at its end."""
     meant = url.strip()
@@ -68,31 +78,60 @@ def mended(url: str) -> str:
 
 
 def check_is_there(endpoint: Endpoint) -> None:
-    """See that something takes connections there, before clients try for a minute that nobody takes.
+    """See that something takes connections there, before clients try for a minute that nobody takes, and of https that
+    it speaks TLS.
 
     Raises:
-        WrongSetting: for some seconds nothing did, or there is no such host. What else hinders, the client says.
+        WrongSetting: for some seconds nothing did, there is no such host, or plain HTTP is spoken there. What else
+            hinders, the client says.
     """
+    host, port = _place(endpoint)
+    try:
+        connection = connected(host, port)
+    except Nobody as error:
+        raise WrongSetting(f"{endpoint.told}: {error.why}", endpoint.fix) from None
+    if connection is None:
+        return
+    with connection:
+        if split(endpoint.url).scheme != "https":
+            return
+        answer = answer_to_tls(connection, host)
+    if answer is None or is_tls(answer):
+        return
+    if is_http(answer, host, port):
+        meant = f"http{endpoint.url[len('https') :]}"
+        raise WrongSetting(
+            f"{endpoint.told}: plain http answers there, not https",
+            f"write {endpoint.place} as {meant}, or let https answer there",
+        )
+    if answer:
+        raise WrongSetting(f"{endpoint.told}: what answers there is no https", endpoint.fix)
+
+
+def check_is_plain(endpoint: Endpoint) -> None:
+    """See, once requests of plain HTTP have failed, whether TLS is spoken there.
+
+    Nothing can be seen of that before the first request, unless one more is made.
+
+    Raises:
+        WrongSetting: it is.
+    """
+    host, port = _place(endpoint)
+    if split(endpoint.url).scheme != "http":
+        return
+    with suppress(Nobody):
+        if (connection := connected(host, port)) is None:
+            return
+        with connection:
+            answer = answer_to_tls(connection, host)
+        if is_tls(answer):
+            meant = f"https://{endpoint.url.rpartition('://')[2]}"
+            raise WrongSetting(
+                f"{endpoint.told}: https answers there, not plain http",
+                f"write {endpoint.place} as {meant}, or let plain http answer there",
+            )
+
+
+def _place(endpoint: Endpoint) -> tuple[str, int]:
     parts = split(endpoint.url)
-    host = parts.hostname or ""
-    if parts.scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(host):
-        return  # the connection is the proxy's
-    pauses = () if endpoint.url in _waited_for else _PAUSES
-    _waited_for.add(endpoint.url)
-    for pause in (*pauses, None):
-        try:
-            address = (host, parts.port or PORTS[parts.scheme])
-            socket.create_connection(address, timeout=_PATIENCE_SECONDS).close()
-        except ConnectionRefusedError as error:
-            why = f"nothing answers there ({error.strerror})"
-        except socket.gaierror as error:
-            if error.errno != socket.EAI_NONAME:
-                return
-            why = "there is no host of that name"
-        except OSError:
-            return
-        else:
-            return
-        if pause is None:
-            raise WrongSetting(f"{endpoint.told}: {why}", endpoint.fix)
-        time.sleep(pause)
+    return parts.hostname or "", parts.port or PORTS[parts.scheme]

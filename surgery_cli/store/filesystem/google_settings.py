@@ -7,7 +7,14 @@ from typing import Final
 
 import msgspec
 
-from surgery_cli.store.filesystem.endpoints import PORTS, Endpoint, fault_of, mended, split
+from surgery_cli.store.filesystem.endpoints import (
+    PORTS,
+    Endpoint,
+    fault_of,
+    mended,
+    split,
+    with_small_scheme,
+)
 from surgery_cli.store.filesystem.wrong_settings import WrongSetting
 
 KEY_FILE: Final = "GOOGLE_APPLICATION_CREDENTIALS"
@@ -54,6 +61,19 @@ def check_settings() -> None:
         )
     if not (elsewhere and os.environ.get(_TESTING)):  # then nobody reads it
         _check_key_file()
+
+
+def spell_schemes() -> None:
+    """Let gcsfs, too, find an address that begins with HTTP://."""
+    for name in _HOSTS:
+        if name in os.environ:
+            os.environ[name] = with_small_scheme(os.environ[name])
+
+
+def service_of_tensorstore() -> str:
+    """Where TensorStore finds the service: the emulator, or one of Google's addresses."""
+    url = os.environ.get("TENSORSTORE_GCS_HTTP_URL", "")
+    return f"https://storage.{_OF_GOOGLE}" if url in _AS_UNSET else url
 
 
 def endpoint_in_force() -> Endpoint | None:

@@ -16,15 +16,21 @@ from typing import Any, Final
 
 from surgery_cli.inputs.buckets import StoredOtherwise
 from surgery_cli.store.filesystem.deferred_imports import deferred
-from surgery_cli.store.filesystem.endpoints import Endpoint, check_is_there
+from surgery_cli.store.filesystem.endpoints import Endpoint
 from surgery_cli.store.filesystem.fsspec_service import FsspecService
-from surgery_cli.store.filesystem.google_settings import check_settings, endpoint_in_force
+from surgery_cli.store.filesystem.google_settings import (
+    check_settings,
+    endpoint_in_force,
+    service_of_tensorstore,
+    spell_schemes,
+)
 from surgery_cli.store.filesystem.object_service import (
     Page,
     ServiceWords,
     StoredObject,
     limit_silence,
 )
+from surgery_cli.store.filesystem.proxies import check_way, proxy_of_curl
 from surgery_cli.store.filesystem.quiet_start import start_quietly
 
 _FIELDS: Final = "name,size,updated,generation,md5Hash,crc32c"
@@ -172,11 +178,21 @@ class GoogleStorage(FsspecService):
 
     def _connected(self) -> Any:
         check_settings()
-        if (endpoint := self._endpoint()) is not None:
-            check_is_there(endpoint)
+        spell_schemes()
+        endpoint = self._endpoint()
+        if endpoint is not None and not _has_own_session():
+            check_way("gcsfs", endpoint.url, lambda _url: None, endpoint)
+        check_way("TensorStore", service_of_tensorstore(), proxy_of_curl, endpoint)
         # what it would log, it also raises
         logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
         return _client_class()(skip_instance_cache=True)
+
+
+def _has_own_session() -> bool:
+    """Whether the user's settings of fsspec say how gcsfs connects, by proxies for one; else it goes through none."""
+    from fsspec.config import apply_config
+
+    return bool(apply_config(_client_class(), {}).get("session_kwargs"))
 
 
 class _Upload:

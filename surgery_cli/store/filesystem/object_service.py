@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from surgery_cli.inputs.buckets import NoBucket, Replaced, ServiceRefusal
-from surgery_cli.store.filesystem.endpoints import Endpoint
+from surgery_cli.store.filesystem.endpoints import Endpoint, check_is_plain
 from surgery_cli.store.filesystem.wrong_settings import WrongSetting
 
 STREAMED_BYTES: Final = 8 << 20
@@ -164,8 +164,7 @@ def asking(
     try:
         yield
     except WrongSetting as error:
-        why = f"a setting is wrong: {error.why}"
-        raise ServiceRefusal(why, address, error.fix, is_answered=True) from error
+        raise _of_setting(error, address) from error
     except ModuleNotFoundError as error:
         package = str(error.name).partition(".")[0]
         raise ServiceRefusal(
@@ -211,6 +210,11 @@ def code_of(error: Exception) -> str:
     return str(said.get("Error", {}).get("Code", "") or getattr(error, "code", ""))
 
 
+def _of_setting(error: WrongSetting, address: str) -> ServiceRefusal:
+    why = f"a setting is wrong: {error.why}"
+    return ServiceRefusal(why, address, error.fix, is_answered=True)
+
+
 def _refusal(
     words: ServiceWords,
     error: Exception,
@@ -241,6 +245,11 @@ def _refusal(
         fix = f"ask for the permission to read, list or write there, or {words.credentials}"
         why = f"{words.name} does not permit it: {said}"
         return ServiceRefusal(why, address, fix, is_answered=True)
+    if endpoint is not None and code in ("", "400"):  # other answers are of plain HTTP
+        try:
+            check_is_plain(endpoint)
+        except WrongSetting as wrong:
+            return _of_setting(wrong, address)
     fix = "run the command again later; nothing of it was taken for an answer"
     where = ""
     if endpoint is not None:
