@@ -4,6 +4,7 @@ import socket
 
 import pytest
 
+from surgery_cli.store.filesystem.amazon_settings import endpoint_at
 from surgery_cli.store.filesystem.google_settings import check_settings
 from surgery_cli.store.filesystem.wrong_settings import WrongSetting
 from tests.buckets.checkpoints import saved, uploaded
@@ -86,6 +87,30 @@ def test_an_endpoint_of_s3_to_which_nothing_can_be_added_is_refused(tmp_path, fa
     assert why == f"  a setting is wrong: the endpoint '{url}' {said}"
     assert fix.startswith("  write " + ("`endpoint_url` in '" if by == "profile" else f"{by} as "))
     assert meant is None or fix.endswith(meant)
+
+
+@pytest.mark.parametrize("service", ["gs", "s3"])
+@pytest.mark.parametrize("rest", ["127.0.0.1:1", "[::1"], ids=["nobody there", "no address"])
+def test_no_password_is_shown(tmp_path, service, rest):
+    """Of an endpoint that is set with one, whatever is wrong with it."""
+    url = f"http://me:secret@{rest}"
+    names = ["AWS_ENDPOINT_URL"] if service == "s3" else list(GOOGLE)
+    code, told, _ = ran(
+        {**KEYS, "GOOGLE_AUTH_TOKEN_FOR_TESTING": "t", **dict.fromkeys(names, url)},
+        tmp_path,
+        *commands(f"{service}://bkt/ck")["read"],
+    )
+    assert code == 3
+    assert "a setting is wrong" in told
+    assert f"http://{rest}" in told
+    assert names[0] in told.splitlines()[-1]
+    assert "secret" not in told
+
+
+def test_an_endpoint_that_is_ignored_is_not_blamed(monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    assert endpoint_at("https://s3.amazonaws.com") is None
+    assert endpoint_at("http://127.0.0.1:1") == ("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
 
 
 SWITCHES = {

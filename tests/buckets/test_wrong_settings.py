@@ -80,7 +80,12 @@ AMAZON = {
     "no such profile": ("AWS_PROFILE", "nowhere", "profile (nowhere)", "correct AWS_PROFILE"),
     "endpoint": ("AWS_ENDPOINT_URL", "127.0.0.1:9", "127.0.0.1:9", "give AWS_ENDPOINT_URL with"),
     "of s3": ("AWS_ENDPOINT_URL_S3", "host:9", "host:9", "give AWS_ENDPOINT_URL_S3 with http://"),
-    "no http": ("AWS_ENDPOINT_URL", "ftp://a", "'ftp://a' is no", "give AWS_ENDPOINT_URL with"),
+    "no http": (
+        "AWS_ENDPOINT_URL",
+        "ftp://a",
+        "'ftp://a' does not begin with",
+        "write AWS_ENDPOINT_URL as",
+    ),
     "endpoint in a file": (CONFIG, "host", "127.0.0.1:9", "give `endpoint_url` in '"),
     "region": ("AWS_DEFAULT_REGION", "eu west", "'eu west'", "correct AWS_DEFAULT_REGION"),
     "region in a file": (CONFIG, "region", "'eu west'", "correct `region` in '"),

@@ -15,6 +15,7 @@ from surgery_cli.store.filesystem.amazon_settings import (
     OF_REGION,
     check_made,
     check_switches,
+    check_variable,
     endpoint_at,
     settings_told,
 )
@@ -263,6 +264,7 @@ class AmazonS3(FsspecService):
                 check_roles(held.method, session.profile or "default", profiles)
             return held is not None
 
+        check_variable()
         with settings_told():
             client = S3FileSystem(skip_instance_cache=True)
             is_known = sync(client.loop, has_credentials, client)

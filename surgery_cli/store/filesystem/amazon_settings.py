@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from surgery_cli.store.filesystem.endpoints import Endpoint, fault_of, mended
+from surgery_cli.store.filesystem.endpoints import (
+    Endpoint,
+    fault_of,
+    mended,
+    shown,
+    with_small_scheme,
+)
 from surgery_cli.store.filesystem.wrong_settings import WrongSetting
 from surgery_cli.words.lists import listed
 
@@ -95,11 +101,10 @@ def check_made(endpoint: str, certificates: str | None) -> None:
     ``certificates``: what botocore's own setting says of them.
     """
     if not endpoint.lower().startswith(("http://", "https://")):
-        raise WrongSetting(f"the endpoint '{endpoint}' is no address of HTTP", _fix_of_endpoint())
-    if fault := fault_of(endpoint):
-        meant = "http://127.0.0.1:9000" if fault_of(mended(endpoint)) else mended(endpoint)
-        fix = f"write {_place(_ENDPOINT)} as {meant}"
-        raise WrongSetting(f"the endpoint '{endpoint}' {fault}", fix)
+        raise WrongSetting(
+            f"the endpoint '{shown(endpoint)}' is no address of HTTP", _fix_of_endpoint()
+        )
+    _check_address(endpoint, _place(_ENDPOINT))
     path = certificates or os.environ.get("REQUESTS_CA_BUNDLE")
     if path and not os.path.exists(path):
         raise WrongSetting(
@@ -109,9 +114,26 @@ def check_made(endpoint: str, certificates: str | None) -> None:
 
 def endpoint_at(url: str) -> Endpoint | None:
     """Where the service is, if the user has set that; None for the region's own."""
-    known = any(os.environ.get(name) for name in _ENDPOINT.variables)
+    given = [os.environ.get(name, "") for name in _ENDPOINT.variables]
+    known = url in (with_small_scheme(one) for one in given)  # else it may not be in force
     is_set = known or not (urlsplit(url).hostname or "").endswith(OF_AMAZON)
     return Endpoint(_place(_ENDPOINT), url) if is_set else None
+
+
+def check_variable() -> None:
+    """Refuse an address in a variable of which botocore says no more than that something is no address."""
+    told = endpoint_by_variable()
+    is_ignored = os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true"
+    if told is not None and not is_ignored:
+        _check_address(told.url, told.place)
+
+
+def _check_address(url: str, place: str) -> None:
+    if fault := fault_of(url):
+        meant = "http://127.0.0.1:9000" if fault_of(mended(url)) else mended(url)
+        raise WrongSetting(
+            f"the endpoint '{shown(url)}' {fault}", f"write {place} as {shown(meant)}"
+        )
 
 
 def endpoint_by_variable() -> Endpoint | None:
@@ -174,7 +196,13 @@ def _named_in(said: str) -> list[str]:
         if names := [name for name, value in given.items() if value in told]:
             alike = {name: _likeness(name, said) for name in names}
             return [name for name in names if alike[name] == max(alike.values())]
-    return [name for name, value in given.items() if urlsplit(value).hostname in quoted]
+    return [name for name, value in given.items() if _host_of(value) in quoted]
+
+
+def _host_of(value: str) -> str | None:
+    with suppress(ValueError):  # of brackets
+        return urlsplit(value).hostname
+    return None
 
 
 def _likeness(name: str, said: str) -> int:

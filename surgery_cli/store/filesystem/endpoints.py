@@ -17,6 +17,7 @@ from surgery_cli.store.filesystem.connections import (
 from surgery_cli.store.filesystem.wrong_settings import WrongSetting
 
 PORTS: Final = {"http": 80, "https": 443}
+_USER: Final = re.compile(r"(^|(?<=://))[^/?#]*@")
 _NO_TEXT: Final = re.compile(r"[\s\x00-\x1f\x7f]")
 
 
@@ -28,11 +29,20 @@ class Endpoint(NamedTuple):
 
     @property
     def told(self) -> str:
-        return f"{self.place} {'are' if ' and ' in self.place else 'is'} '{self.url}'"
+        return f"{self.place} {'are' if ' and ' in self.place else 'is'} '{shown(self.url)}'"
 
     @property
     def fix(self) -> str:
         return f"start what should answer there, or correct {self.place}"
+
+
+def shown(url: str) -> str:
+    """An address as messages have it: without a password, nor whose it is.
+
+    >>> shown("http://me:secret@host:9000"), shown("me:secret@host"), shown("http://host/a@b")
+    ('http://host:9000', 'host', 'http://host/a@b')
+    """
+    return _USER.sub("", url)
 
 
 def split(url: str) -> SplitResult:
@@ -102,7 +112,7 @@ def check_is_there(endpoint: Endpoint) -> None:
         meant = f"http{endpoint.url[len('https') :]}"
         raise WrongSetting(
             f"{endpoint.told}: plain http answers there, not https",
-            f"write {endpoint.place} as {meant}, or let https answer there",
+            f"write {endpoint.place} as {shown(meant)}, or let https answer there",
         )
     if answer:
         raise WrongSetting(f"{endpoint.told}: what answers there is no https", endpoint.fix)
@@ -128,7 +138,7 @@ def check_is_plain(endpoint: Endpoint) -> None:
             meant = f"https://{endpoint.url.rpartition('://')[2]}"
             raise WrongSetting(
                 f"{endpoint.told}: https answers there, not plain http",
-                f"write {endpoint.place} as {meant}, or let plain http answer there",
+                f"write {endpoint.place} as {shown(meant)}, or let plain http answer there",
             )
 
 

@@ -12,6 +12,7 @@ from surgery_cli.store.filesystem.endpoints import (
     Endpoint,
     fault_of,
     mended,
+    shown,
     split,
     with_small_scheme,
 )
@@ -48,13 +49,19 @@ def check_settings() -> None:
         (lacking,) = _HOSTS.keys() - elsewhere.keys()
         is_set = where[lacking] not in _AS_UNSET
         raise WrongSetting(
-            f"{given}={url} sends {_HOSTS[given]} to an emulator, and "
-            + (f"{lacking}={where[lacking]} is Google" if is_set else f"{lacking} is not set")
+            f"{given}={shown(url)} sends {_HOSTS[given]} to an emulator, and "
+            + (
+                f"{lacking}={shown(where[lacking])} is Google"
+                if is_set
+                else f"{lacking} is not set"
+            )
             + f": {_HOSTS[lacking]} would ask Google",
             f"set {lacking} to the same address, or unset {given}",
         )
     if len(set(map(_address, elsewhere.values()))) > 1:
-        told = " and ".join(f"{name}={url} for {_HOSTS[name]}" for name, url in elsewhere.items())
+        told = " and ".join(
+            f"{name}={shown(url)} for {_HOSTS[name]}" for name, url in elsewhere.items()
+        )
         raise WrongSetting(
             f"{told} are two addresses: one would not see what the other writes",
             f"set {' and '.join(elsewhere)} to the same address",
@@ -90,10 +97,10 @@ def _check_address(name: str, url: str) -> None:
     if not fault:
         return
     meant = mended(url)
-    fix = f"write {name}={meant}"
+    fix = f"write {name}={shown(meant)}"
     if fault_of(meant):
         fix = f"let {name} be as http://127.0.0.1:4443, or unset it"
-    raise WrongSetting(f"{name} is '{url}', which {fault}", fix)
+    raise WrongSetting(f"{name} is '{shown(url)}', which {fault}", fix)
 
 
 def _is_elsewhere(url: str) -> bool:

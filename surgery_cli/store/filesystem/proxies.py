@@ -13,7 +13,7 @@ from ipaddress import ip_address, ip_network
 from typing import Final, NamedTuple
 
 from surgery_cli.store.filesystem.connections import Nobody, connected
-from surgery_cli.store.filesystem.endpoints import Endpoint, check_is_there, split
+from surgery_cli.store.filesystem.endpoints import Endpoint, check_is_there, shown, split
 from surgery_cli.store.filesystem.wrong_settings import WrongSetting
 
 _answering: Final[set[tuple[str, bool]]] = set()
@@ -90,10 +90,9 @@ def _check_proxy(proxy: Proxy, client: str, url: str) -> None:
         if connection := connected(host, port):
             connection.close()
     except Nobody as error:
-        shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"  # without a password
         name = proxy.variable or "the system's proxy"
         raise WrongSetting(
-            f"{name} is '{shown}', the proxy through which {client} goes to {url}: {error.why}",
+            f"{name} is '{shown(proxy.url)}', the proxy through which {client} goes to {shown(url)}: {error.why}",
             f"start that proxy, correct {name}, or add {split(url).hostname} to {_exceptions()}",
         ) from None
 
