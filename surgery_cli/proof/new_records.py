@@ -10,8 +10,9 @@ from msgspec import UNSET, UnsetType
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.proof.file_marks import file_mark
 from surgery_cli.proof.on_record import record_at
-from surgery_cli.proof.record_places import named_trees
+from surgery_cli.proof.record_places import named_trees, recorded_place
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import holds_pytree
 from surgery_cli.store.filesystem.names import RECORD
@@ -37,6 +38,7 @@ def about(source: Checkpoint, written: Checkpoint, target: Path) -> dict[str, An
         "trees": named_trees(written),
         "edited_trees": _edited_trees(source, written, target),
         "put_into": record_around(target),
+        "of_file": file_mark(recorded_place(written)),
     }
 
 

@@ -19,6 +19,7 @@ from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.errors import CheckpointError, Problem
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.regular_files import refuse_special
+from surgery_cli.proof.file_marks import of_its_file
 from surgery_cli.proof.record_parts import FileBlocks, Run
 from surgery_cli.proof.record_places import (
     own_record_path,
@@ -71,7 +72,8 @@ def _records(
     checkpoint: Checkpoint, asked: Sequence[str], damage: list[Problem] | None
 ) -> tuple[Record | None, dict[str, Record]]:
     """The record of the step, and those of items that it does not know, in keys of the step as it is now."""
-    step, now = record_at(record_path(checkpoint)), trees_of_step(checkpoint)
+    step = of_its_file(record_at(record_path(checkpoint)), checkpoint)
+    now = trees_of_step(checkpoint)
     own: dict[str, Record] = {}
     for name in asked:
         path = own_record_path(checkpoint, name)
@@ -88,7 +90,7 @@ def _records(
 
 def lost_trees(checkpoint: Checkpoint) -> list[str]:
     """Trees that are on record of a step, and not in it."""
-    record = record_at(record_path(checkpoint))
+    record = of_its_file(record_at(record_path(checkpoint)), checkpoint)
     return [] if record is None else lost_among(record, trees_of_step(checkpoint))
 
 

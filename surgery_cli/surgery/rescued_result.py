@@ -14,12 +14,13 @@ from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.errors import CheckpointError, SurgeryError
 from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.proof.damaged_text import json_object
+from surgery_cli.proof.file_marks import file_mark
 from surgery_cli.proof.files import file_key
 from surgery_cli.proof.metadata_files import metadata_faults
 from surgery_cli.proof.new_records import record_around
 from surgery_cli.proof.on_record import history_of
 from surgery_cli.proof.record_parts import ChangedLeaf
-from surgery_cli.proof.record_places import named_trees, record_key, record_path
+from surgery_cli.proof.record_places import named_trees, record_key, record_path, recorded_place
 from surgery_cli.proof.records import slots_on_record, without_repeated, write_record
 from surgery_cli.proof.step_metadata_file import sound_part
 from surgery_cli.proof.surgery_json import Record, new_record
@@ -150,6 +151,7 @@ class Rescue(msgspec.Struct, frozen=True):
             trees=trees,
             edited_trees=trees,
             put_into=record_around(target),
+            of_file=file_mark(recorded_place(written)),
             donors=self.donors,
             draft="",
             plan={},

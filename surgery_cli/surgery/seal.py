@@ -15,6 +15,7 @@ from surgery_cli import __version__, reports
 from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import CheckpointError, Problem, SurgeryError
+from surgery_cli.proof.file_marks import file_mark
 from surgery_cli.proof.files import files_of
 from surgery_cli.proof.metadata_files import metadata_faults
 from surgery_cli.proof.older_steps import assumed_steps
@@ -233,11 +234,12 @@ def seal_written(
 
 def _extended(checkpoint: Checkpoint, old: Record | None) -> Record:
     """The record that a seal goes into: it is about all trees then; of a checkpoint without one, a first."""
-    trees = named_trees(checkpoint)
+    trees, of_file = named_trees(checkpoint), file_mark(recorded_place(checkpoint))
     if old is not None:
-        return msgspec.structs.replace(old, trees=trees)
+        return msgspec.structs.replace(old, trees=trees, of_file=of_file)
     return new_record(
         trees=trees,
+        of_file=of_file,
         source=str(checkpoint.location.root),
         source_fingerprint=checkpoint.fingerprint,
         draft="",
