@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -16,9 +17,10 @@ import typer
 
 from surgery_cli.cli import signals
 from surgery_cli.cli.process import reuse_blocks
-from surgery_cli.console.printable import LEGIBLE
+from surgery_cli.console.printable import LEGIBLE, escaped
 from surgery_cli.errors import PlanError, Problem, SurgeryError, is_of_memory
 from surgery_cli.inputs.buckets import path_at
+from surgery_cli.inputs.slow_answers import told_to
 from surgery_cli.settings.address_space import check_address_space
 from surgery_cli.words.invocation import remember, typed
 from surgery_cli.words.lists import listed
@@ -74,10 +76,17 @@ def _invoke(command: Command, arguments: Sequence[str]) -> int:
     with command.make_context("surgery", list(arguments)) as context:
         check_address_space()
         reuse_blocks()  # before the first thread, which would have an arena of its own
-        with signals.never_missed():
+        with signals.never_missed(), told_to(_say):
             result = command.invoke(context)
     sys.stdout.flush()
     return result if isinstance(result, int) else 0
+
+
+def _say(line: str) -> None:
+    """A word from a thread, over what is drawn of the progress."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(("\r\x1b[K" if sys.stderr.isatty() else "") + f"note: {escaped(line)}\n")
+        sys.stderr.flush()
 
 
 def _check_surroundings(arguments: Sequence[str]) -> None:

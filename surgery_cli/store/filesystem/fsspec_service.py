@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any, ClassVar
 
+from surgery_cli.inputs.slow_answers import waited_for
 from surgery_cli.store.filesystem.endpoints import Endpoint
 from surgery_cli.store.filesystem.object_service import (
     STREAMED_BYTES,
@@ -50,10 +52,11 @@ class FsspecService(ABC):
                 f"{bucket}/{key}", "xb" if exclusively else "wb", block_size=STREAMED_BYTES
             )
 
+    @contextmanager
     def _asking(
         self, bucket: str, key: str | None = None, *, is_of_version: bool = False
-    ) -> AbstractContextManager[None]:
-        return asking(
+    ) -> Iterator[None]:
+        asked = asking(
             self.words,
             bucket,
             key,
@@ -61,6 +64,8 @@ class FsspecService(ABC):
             is_anybody=self._is_anybody,
             endpoint=self._endpoint,
         )
+        with waited_for(f"{self.scheme}://{bucket}" + (f"/{key}" if key else "")), asked:
+            yield
 
     def _endpoint(self) -> Endpoint | None:
         """Where the user has said that the service is, as far as that is known."""
