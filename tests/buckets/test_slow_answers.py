@@ -1,12 +1,18 @@
 """Who waits for a service that gives nothing is told so, and which address it is."""
 
 import re
+import socket
 import subprocess
 import sys
 import threading
 
+import gcsfs.retry
 import pytest
 
+from surgery_cli.inputs.buckets import ServiceRefusal
+from surgery_cli.store.filesystem import google_storage
+from surgery_cli.store.filesystem.bucket_listings import Listings
+from surgery_cli.store.filesystem.object_service import StoredObject
 from tests.buckets.checkpoints import saved, uploaded
 
 COMMAND = """
@@ -41,3 +47,64 @@ def test_a_library_says_nothing_and_starts_no_thread(service, tmp_path):
     place = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
     surgery.inspect(place)
     assert not any(thread.name == "surgery-waiting" for thread in threading.enumerate())
+
+
+@pytest.fixture
+def silent():
+    """The address of a server that takes connections and never answers, and what it was asked."""
+    asked = []
+
+    def take():
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            held.append(connection)
+            asked.append(connection.recv(1 << 16))
+
+    held = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=take, daemon=True).start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}", asked
+        listening.shutdown(socket.SHUT_RDWR)
+    for connection in held:
+        connection.close()
+
+
+def test_google_s_service_is_not_waited_for_for_ever(silent, monkeypatch):
+    """gcsfs by itself is; its pauses are left out here."""
+    url, asked = silent
+
+    async def at_once(_seconds):
+        return None
+
+    for name in ("STORAGE_EMULATOR_HOST", "TENSORSTORE_GCS_HTTP_URL"):
+        monkeypatch.setenv(name, url)
+    monkeypatch.setattr(google_storage, "SILENCE_SECONDS", 0.2)
+    monkeypatch.setattr(gcsfs.retry.asyncio, "sleep", at_once)
+    with pytest.raises(ServiceRefusal, match="after several tries"):
+        google_storage.GoogleStorage().page("bkt", "", "/", None)
+    assert sum(one.startswith(b"GET ") for one in asked) == 6
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_who_gets_no_answer_to_a_list_asks_for_nothing_more(is_answered):
+    """Who may not list asks for what he reads by its name; each further question would take minutes of a silent one."""
+    looked = []
+
+    class Refusing:
+        def page(self, *_):
+            raise ServiceRefusal("said no", "x", "y", is_answered=is_answered)
+
+        def look_up(self, bucket, key):
+            looked.append(key)
+            return StoredObject(key, 3, 0, "1", "")
+
+    listings = Listings(Refusing(), "bkt")
+    if is_answered:
+        assert listings.find("a/b").size == 3
+    else:
+        with pytest.raises(ServiceRefusal):
+            listings.find("a/b")
+    assert bool(looked) == is_answered

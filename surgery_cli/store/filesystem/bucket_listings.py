@@ -6,11 +6,15 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import suppress
 from typing import Final, TypeAlias
 
 from surgery_cli.inputs.buckets import ServiceRefusal
-from surgery_cli.store.filesystem.object_service import ObjectService, Page, StoredObject
+from surgery_cli.store.filesystem.object_service import (
+    ObjectService,
+    Page,
+    StoredObject,
+    unless_refused,
+)
 from surgery_cli.store.filesystem.pages_ahead import PagesAhead
 
 Folder: TypeAlias = dict[str, StoredObject | None]
@@ -165,7 +169,7 @@ class Listings:
                     self._look_up(asked)
             if key not in self._looked_up and not self._is_known(around):
                 if self._ahead.are_coming((around, "/")):
-                    with suppress(ServiceRefusal):
+                    with unless_refused():
                         self.folder(around)
                 elif (small := self._small_around(key)) is not None:
                     self._list_again(small)
@@ -186,15 +190,17 @@ class Listings:
         """List a folder once so many of its objects were asked for one by one."""
         self._looks[folder] += 1
         if self._looks[folder] % _SINGLE_LOOKS == 0:
-            with suppress(ServiceRefusal):
+            with unless_refused():
                 self.folder(folder)
 
     def _look_up(self, key: str) -> None:
         """Ask what stands under a name: one list tells of an object and of a folder, unless too much begins so."""
+        page: Page | None = None
         try:
             page = self._ahead.page(key)
-        except ServiceRefusal:  # who may read may not always list
-            page = None
+        except ServiceRefusal as error:
+            if not error.is_answered:
+                raise
         if page is not None and page.next_page is None:
             below = f"{key}/"
             self._looked_up[key] = next((o for o in page.objects if o.key == key), None)

@@ -36,6 +36,8 @@ from surgery_cli.store.filesystem.quiet_start import start_quietly
 _FIELDS: Final = "name,size,updated,generation,md5Hash,crc32c"
 _PER_PAGE: Final = 1000
 _STEPS_WITHOUT_PROGRESS: Final = 10
+SILENCE_SECONDS: Final = 45
+"""Of an answer; gcsfs asks six times, with pauses of half a minute in all."""
 _ZONAL: Final = "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"
 """gcsfs's own variable: ``true`` is for code of the user's that reads zonal buckets by it in this process."""
 _importing: Final = threading.Lock()
@@ -185,7 +187,17 @@ class GoogleStorage(FsspecService):
         check_way("TensorStore", service_of_tensorstore(), proxy_of_curl, endpoint)
         # what it would log, it also raises
         logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
-        return _client_class()(skip_instance_cache=True)
+        return _client_class()(skip_instance_cache=True, **_patience())
+
+
+def _patience() -> dict[str, Any]:
+    """How long gcsfs waits for an answer once it has asked: by itself for ever. What the user's settings say stands."""
+    from aiohttp import ClientTimeout
+    from fsspec.config import apply_config
+
+    if "requests_timeout" in apply_config(_client_class(), {}):
+        return {}
+    return {"requests_timeout": ClientTimeout(total=None, sock_read=SILENCE_SECONDS)}
 
 
 def _has_own_session() -> bool:

@@ -190,6 +190,16 @@ def asking(
         raise _refusal(words, error, address, endpoint(), is_anybody=is_anybody()) from error
 
 
+@contextmanager
+def unless_refused() -> Iterator[None]:
+    """Pass over a list that is refused: who may read may not always list. Who gets no answer asks for no more."""
+    try:
+        yield
+    except ServiceRefusal as error:
+        if not error.is_answered:
+            raise
+
+
 _OF_CREDENTIALS: Final = (
     "google.auth.",
     "botocore.exceptions.CredentialRetrieval",
