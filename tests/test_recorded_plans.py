@@ -23,6 +23,7 @@ from surgery_cli.errors import PlanError
 from surgery_cli.operations.table import operations
 from surgery_cli.planning import Plan
 from surgery_cli.planning.reading import plan_from_document, read_plan
+from surgery_cli.store.filesystem.names import name_of_record
 
 Tree = dict[str, Any]
 
@@ -44,7 +45,7 @@ def saved(path: Path, tree: Tree) -> str:
 def edited(source: str, goal: Path, *edits: Tree, **shared: Any) -> Path:
     """The record of a run."""
     surgery.apply(source, str(goal), plan_from_document({"edits": list(edits), **shared}))
-    beside = goal.with_name(f"{goal.name}.surgery.json")
+    beside = goal.with_name(name_of_record(goal.name))
     return beside if beside.exists() else goal / "surgery.json"
 
 

@@ -154,7 +154,7 @@ def test_documents_tell_leaves_that_print_alike_apart(tmp_path):
 def test_the_record_of_a_file_stands_beside_it_and_takes_no_other_one_s_place(tmp_path):
     source = tmp_path / "checkpoint_5"
     source.write_bytes(flax.serialization.msgpack_serialize({"w": np.ones(3, np.float32)}))
-    out, record = tmp_path / "edited", tmp_path / "edited.surgery.json"
+    out, record = tmp_path / "edited", tmp_path / ".edited.surgery.json"
     record.write_text("of another checkpoint")
     with pytest.raises(DestinationError, match="where the record of the result would stand"):
         apply(source, out)

@@ -107,7 +107,7 @@ def _beside_steps(found: list[Condition]) -> list[Condition]:
     """The same, saying of checkpoints beside steps which are no steps by their name, or share a number."""
     steps: dict[int, list[str]] = {}
     for one in found:
-        if one.place.kind is Kind.CHECKPOINT and one.place.step is not None:
+        if one.place.kind is Kind.CHECKPOINT and one.place.step is not None and one.seen.bytes:
             steps.setdefault(one.place.step, []).append(one.place.path.name)
     if not steps:
         return found
@@ -121,8 +121,8 @@ def _beside_steps(found: list[Condition]) -> list[Condition]:
                 "its name is no step's: neither a manager nor a command takes it for one of the run"
             )
             return msgspec.structs.replace(one, why=[*one.why, why])
-        others = [name for name in steps[place.step] if name != place.path.name]
-        if not others:
+        others = [name for name in steps.get(place.step, ()) if name != place.path.name]
+        if not others or not one.seen.bytes:  # no command takes what is empty for that number
             return one
         why = f"{quoted(others, 4, word='and')} is step {place.step}, too: no command takes either by its number"
         return msgspec.structs.replace(one, why=[*one.why, why])

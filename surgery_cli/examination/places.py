@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from enum import Enum, auto
 from pathlib import Path
@@ -9,9 +10,15 @@ from typing import Final, NamedTuple
 
 from surgery_cli.errors import CheckpointError, NotPermittedError
 from surgery_cli.examination.temporary_names import writer_of
-from surgery_cli.salvage.item import is_item
+from surgery_cli.salvage.remains import (
+    held_tree,
+    is_meant_as_step,
+    is_one_checkpoint,
+    was_checkpoint,
+)
+from surgery_cli.salvage.steps import prefixes_of_steps
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import Listing, holds_pytree, starts_as_msgpack
+from surgery_cli.store.filesystem.listing import Listing
 from surgery_cli.store.filesystem.names import (
     SET_ASIDE_SUFFIX,
     STAGING_MARK,
@@ -20,7 +27,6 @@ from surgery_cli.store.filesystem.names import (
     step_name,
     unfinished_name,
 )
-from surgery_cli.store.locate.items import is_step, step_items
 from surgery_cli.store.locate.refusals import describe_directory
 from surgery_cli.store.locate.step_formats import are_of_one_format
 from surgery_cli.store.locate.steps import (
@@ -32,7 +38,6 @@ from surgery_cli.store.locate.steps import (
 
 _FLAX_DRAFT: Final = "tmp"
 """What Flax calls a step until it is written: `checkpoint_tmp`, with several hosts' arrays in `checkpoint_tmp_gda`."""
-_STEP_FILES: Final = frozenset({"_CHECKPOINT_METADATA", "orbax.checkpoint", "_CHECKPOINT_DELETION"})
 
 
 class Kind(Enum):
@@ -81,10 +86,11 @@ def places_at(path: Path) -> list[Place]:
     Raises:
         CheckpointError: nothing of a checkpoint stands there, or it cannot be looked at.
     """
-    if filesystem.is_file(path) or _is_one(path):
+    if filesystem.is_file(path) or is_one_checkpoint(path):
         places = [_place(path) or Place(path, Kind.CHECKPOINT)]
     else:
-        found = [_place_in(path / name) for name in filesystem.names(path)]
+        prefixes = prefixes_of_steps(find_steps(Listing.of(path)))
+        found = [_place_in(path / name, prefixes) for name in filesystem.names(path)]
         places = [place for place in found if place is not None]
     places += [left for place in places for left in _left_in(place)]
     is_none = all(place.kind is Kind.OTHER for place in places)
@@ -124,60 +130,17 @@ def _order(place: Place) -> tuple[bool, bool, int, str]:
     return place.kind is Kind.OTHER, place.step is None, place.step or 0, place.path.name
 
 
-def _is_one(path: Path) -> bool:
-    """True for a folder that is one checkpoint, or what is left of one; False for one in which several stand."""
-    if unfinished_name(path.name) is not None or is_leftover(path.name):
-        return True
-    listing = Listing.of(path)
-    if holds_pytree(listing) or listing.files & _STEP_FILES or _held_tree(path):
-        return True
-    if _holds_checkpoints(listing):
-        return False
-    own = step_name(path.name)
-    if (
-        own is not None and not own.prefix
-    ):  # a plain number is a step, whatever its items are called
-        return bool(step_items(listing).names) or _holds_item(listing)
-    if any(step_name(unfinished_name(name) or name) for name in listing.folders):
-        return False
-    return _holds_item(listing)
-
-
-def _holds_checkpoints(listing: Listing) -> bool:
-    """As ``checkpoints_in``; False where this user may not look."""
-    with suppress(NotPermittedError):
-        return bool(checkpoints_in(listing))
-    return False
-
-
-def _held_tree(path: Path) -> bool:
-    """As ``is_item``; False where this user may not look."""
-    try:
-        return is_item(path)
-    except PermissionError:
-        return False
-
-
-def _holds_item(listing: Listing) -> bool:
-    """True if items stand in the folder that are no checkpoints of their own."""
-    for name in listing.folders:
-        inside = listing.path / name
-        if not is_leftover(name) and _held_tree(inside):
-            return not filesystem.is_file(inside / "_CHECKPOINT_METADATA")
-    return False
-
-
-def _place_in(path: Path) -> Place | None:
+def _place_in(path: Path, prefixes: Collection[str]) -> Place | None:
     """What a thing in a run directory is; None for what belongs to the directory, or is another name of something."""
     name = path.name
-    if is_record(name) or (belongs_to_root(path) and not _held_tree(path)):
+    if is_record(name) or (belongs_to_root(path) and not held_tree(path)):
         return None
     if filesystem.is_link(path) and filesystem.exists(path) and _leads_beside(path):
         return None
     found = None
     with suppress(NotPermittedError):  # what it is, nobody may see
-        found = _place(path)
-        if found is None and filesystem.is_folder(path) and _was_checkpoint(path):
+        found = _place(path, prefixes)
+        if found is None and filesystem.is_folder(path) and was_checkpoint(path):
             found = Place(path, Kind.CHECKPOINT)
     return found or Place(path, Kind.OTHER)
 
@@ -186,8 +149,8 @@ def _leads_beside(link: Path) -> bool:
     return filesystem.real(link).parent == filesystem.real(link.parent)
 
 
-def _place(path: Path) -> Place | None:
-    """As its name tells; None if that does not."""
+def _place(path: Path, prefixes: Collection[str] = SURE_PREFIXES) -> Place | None:
+    """As its name tells; None if that does not. ``prefixes`` are those of steps."""
     name = path.name
     if name.endswith(SET_ASIDE_SUFFIX):
         return Place(path, Kind.SET_ASIDE)
@@ -199,20 +162,6 @@ def _place(path: Path) -> Place | None:
     if name.removesuffix("_gda").rpartition("_")[2] == _FLAX_DRAFT:
         return Place(path, Kind.SAVE)
     found = step_name(name)
-    if filesystem.is_file(path):
-        if found is not None and (starts_as_msgpack(path) or not filesystem.size(path)):
-            return Place(path, Kind.CHECKPOINT, found.number)
-        return Place(path, Kind.FILE) if writer_of(name) else None
-    if found is None:
-        return None
-    # no manager puts checkpoints of their own into a step
-    is_sure = found.prefix in SURE_PREFIXES and not _holds_checkpoints(Listing.of(path))
-    return Place(path, Kind.CHECKPOINT, found.number) if is_sure or _was_checkpoint(path) else None
-
-
-def _was_checkpoint(path: Path) -> bool:
-    """True for what is a checkpoint, or has parts of one left in it."""
-    if not _is_one(path):
-        return False
-    listing = Listing.of(path)
-    return is_step(listing) or _held_tree(path) or _holds_item(listing)
+    if found is not None and is_meant_as_step(path, found.prefix, prefixes):
+        return Place(path, Kind.CHECKPOINT, found.number)
+    return Place(path, Kind.FILE) if filesystem.is_file(path) and writer_of(name) else None

@@ -160,6 +160,13 @@ def removal(path: Path, *, is_object: bool = False) -> str:
     return f"{command} {quote(str(path))}"
 
 
+def renaming(path: Path, to: Path) -> str:
+    """The command that gives a file, or an object, another name, where nothing stands."""
+    scheme = path.scheme if isinstance(path, BucketPath) else ""
+    command = {"": "mv -n", "gs": "gcloud storage mv -n", "s3": "aws s3 mv"}[scheme]
+    return f"{command} {quote(str(path))} {quote(str(to))}"
+
+
 def path_at(text: str) -> Path:
     """The path that the text of an address names, on a disk or in a bucket; ``~`` is whose it says.
 

@@ -14,7 +14,7 @@ from surgery_cli.store.filesystem.listing import Listing, is_tree
 from surgery_cli.store.filesystem.names import RECORD
 from surgery_cli.store.locate.items import step_items
 from surgery_cli.store.open.checkpoint import Checkpoint
-from surgery_cli.store.write.commit_marks import record_beside
+from surgery_cli.store.write.commit_marks import companion_of, record_beside
 from surgery_cli.tree.paths import LeafPath
 
 
@@ -24,11 +24,19 @@ def record_path(checkpoint: Checkpoint) -> Path:
     Where one stands in a bare directory, that lost the metadata which it had when it was recorded.
     """
     place = recorded_place(checkpoint)
-    if filesystem.is_folder(place) and (
+    return place / RECORD if _stands_inside(checkpoint, place) else record_beside(place)
+
+
+def new_record_path(checkpoint: Checkpoint) -> Path:
+    """Where a record of a checkpoint is written: as it stands, but under no name that it had in an older release."""
+    place = recorded_place(checkpoint)
+    return place / RECORD if _stands_inside(checkpoint, place) else companion_of(place)
+
+
+def _stands_inside(checkpoint: Checkpoint, place: Path) -> bool:
+    return filesystem.is_folder(place) and (
         filesystem.is_file(place / RECORD) or not is_inferred(checkpoint)
-    ):
-        return place / RECORD
-    return record_beside(place)
+    )
 
 
 def check_record_place(checkpoint: Checkpoint, made: Iterable[str] = ()) -> None:

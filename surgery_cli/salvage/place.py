@@ -16,7 +16,15 @@ from surgery_cli.proof.side_values import value_faults
 from surgery_cli.proof.step_metadata_file import step_faults
 from surgery_cli.salvage.file import format_of_broken
 from surgery_cli.salvage.item import is_item
-from surgery_cli.salvage.steps import files_of_steps, folders_in, several, step_name_of, step_named
+from surgery_cli.salvage.steps import (
+    folders_in,
+    is_empty,
+    nothing_left,
+    several,
+    step_name_of,
+    step_named,
+    steps_in,
+)
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.names import is_leftover, step_name, unfinished_name
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK
@@ -85,14 +93,8 @@ def find_broken(path: Path) -> BrokenPlace:
         if (step := step_named(path)) is not None:
             return msgspec.structs.replace(find_broken(step), run=filesystem.real(step.parent))
         raise missing(filesystem.absolute(path))
-    if filesystem.is_file(path) and format_of_broken(path) is not None:
-        root = filesystem.real(path)
-        return BrokenPlace(root, {"": root})
     if not filesystem.is_folder(path):
-        raise PlanError(
-            f"'{path}' is no directory",
-            fix="name what is left of a checkpoint: its directory, or a file of msgpack, safetensors or npz",
-        )
+        return _file(path)
     root = filesystem.real(path)
     _refuse_mixture(root)
     while is_leftover(root.name) and len(inside := folders_in(root)) == 1:
@@ -110,13 +112,34 @@ def find_broken(path: Path) -> BrokenPlace:
         _refuse_mixture(tree)
     if trees and not _are_steps(root, trees):
         return _step(root, {unfinished_name(tree.name) or tree.name: tree for tree in trees})
-    steps = [one for one in around if one in trees or any(map(is_item, folders_in(one)))]
-    steps += files_of_steps(root)
+    return _of_run(path, root, around, trees)
+
+
+def _file(path: Path) -> BrokenPlace:
+    """A file that may break off."""
+    if filesystem.is_file(path) and format_of_broken(path) is not None:
+        root = filesystem.real(path)
+        return BrokenPlace(root, {"": root})
+    if is_empty(path) and step_name(path.name) is not None:
+        raise nothing_left(path)
+    raise PlanError(
+        f"'{path}' is no directory",
+        fix="name what is left of a checkpoint: its directory, or a file of msgpack, safetensors or npz",
+    )
+
+
+def _of_run(path: Path, root: Path, around: Iterable[Path], trees: Iterable[Path]) -> BrokenPlace:
+    """The only step of a run, or the only thing in a folder that is, or holds, a tree."""
+    steps = [root / step.name for step in steps_in(root)]
+    others = [one for one in around if one not in steps]
+    steps += [one for one in others if one in trees or any(map(is_item, folders_in(one)))]
     if len(steps) == 1:
         found = find_broken(steps[0])
         return msgspec.structs.replace(found, run=root) if step_name(found.name) else found
     if steps:
         raise several(path, steps)
+    if is_empty(root) and step_name(root.name) is not None:
+        raise nothing_left(path)
     raise CheckpointError(
         f"nothing of a tree of leaves is left in '{path}'",
         why="no database, no folder of a leaf, and no metadata stands in it or one level below",

@@ -14,6 +14,7 @@ from surgery_cli.engine.checks import refuse_known_breaches
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import path_at
+from surgery_cli.inputs.suffixes import ARRAY_SUFFIXES
 from surgery_cli.planning import Plan, replaced
 from surgery_cli.proof.record_places import check_record_place
 from surgery_cli.proof.records import recorded_in
@@ -28,7 +29,7 @@ from surgery_cli.settings.shared import AbovePlan
 from surgery_cli.store import filesystem
 from surgery_cli.store.export.planning import plan_export
 from surgery_cli.store.export.table import FORMATS
-from surgery_cli.store.files.array_file import SUFFIXES, ArrayFile
+from surgery_cli.store.files.array_file import ArrayFile
 from surgery_cli.store.filesystem.boundary import Boundary
 from surgery_cli.store.filesystem.names import step_name
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -291,6 +292,6 @@ def open_source(text: str) -> Checkpoint | ArrayFile:
     text = address(text, refusal=CheckpointError)
     path = path_at(text)
     filesystem.forget(path)
-    if path.suffix in SUFFIXES and filesystem.is_file(path):
+    if path.suffix in ARRAY_SUFFIXES and filesystem.is_file(path):
         return ArrayFile(text)
     return opened(text)

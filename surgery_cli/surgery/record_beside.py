@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 
 from surgery_cli.errors import DestinationError, SurgeryError
-from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.inputs.buckets import BucketPath, renaming
 from surgery_cli.proof.record_places import record_path, recorded_place
 from surgery_cli.store import filesystem
 from surgery_cli.store.export.table import FORMATS
@@ -33,7 +34,7 @@ def stale_record(
         DestinationError: what stands there is none of that, nor of what is replaced with ``--force``.
     """
     record = companion_of(target)
-    _refuse_called_otherwise(target, prepared)
+    refuse_called_otherwise(target, lambda: _comes_beside(target, prepared))
     if built == target or not filesystem.is_taken(record):
         return None
     if _is_of(record, target) or not _comes_beside(target, prepared):
@@ -55,25 +56,27 @@ def stale_record(
     )
 
 
-def _refuse_called_otherwise(target: Path, prepared: Prepared) -> None:
+def refuse_called_otherwise(target: Path, comes_beside: Callable[[], bool]) -> None:
     """A record of an earlier version would stay as it is: of another file, and for Flax the last step of its run.
 
-    On a disk it goes with what is replaced.
+    On a disk it goes with what is replaced, or as another one comes in its place. ``comes_beside`` tells whether the
+    new record does.
+
+    Raises:
+        DestinationError: there is one.
     """
     if filesystem.is_taken(target) and filesystem.renames(target):
         return
     now, *before = (target.with_name(name) for name in names_of_record(target.name))
     for record in before:
-        if not (
-            filesystem.is_taken(record) and _comes_beside(target, prepared) and is_record(record)
-        ):
+        if not (filesystem.is_taken(record) and comes_beside() and is_record(record)):
             continue
         mend = f"remove it: `{removal_of(record)}`"
-        if not isinstance(record, BucketPath) and not filesystem.is_taken(now):
-            mend = f"give it its name: `mv -n {quote(str(record))} {quote(str(now))}`"
+        if not filesystem.is_taken(now):
+            mend = f"give it its name: `{renaming(record, now)}`"
         raise DestinationError(
             f"'{record}' is a record under the name that it had in an earlier version",
-            why=f"that of the result is '{now.name}', and nothing would replace this one; Flax takes it for a step",
+            why=f"by now it is '{now.name}', and nothing would replace this one; Flax takes it for a step",
             fix=mend,
         )
 

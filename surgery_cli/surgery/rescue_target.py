@@ -10,9 +10,10 @@ from surgery_cli.errors import DestinationError
 from surgery_cli.proof.record_places import check_item_names
 from surgery_cli.salvage.place import BrokenPlace
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import Listing, reading
+from surgery_cli.store.filesystem.listing import Listing, reading, removal_of
 from surgery_cli.store.filesystem.names import step_name
 from surgery_cli.store.locate.steps import belongs_to_root, beside_steps, find_steps, steps_at
+from surgery_cli.store.write.commit_marks import companion_of
 from surgery_cli.store.write.destination import (
     OUTSIDE,
     being_written,
@@ -21,6 +22,7 @@ from surgery_cli.store.write.destination import (
     real_path,
 )
 from surgery_cli.store.write.half_replaced import half_replaced
+from surgery_cli.surgery.record_beside import refuse_called_otherwise
 from surgery_cli.surgery.source_and_destination import path_of
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
@@ -93,4 +95,16 @@ def _check(target: Target, place: BrokenPlace) -> None:
             f"the destination '{path}' exists",
             why="a rescue replaces nothing",
             fix="name another, or remove it first",
+        )
+    if filesystem.is_file(place.root) and not target.step:
+        _check_record_beside(path)
+
+
+def _check_record_beside(file: Path) -> None:
+    refuse_called_otherwise(file, lambda: True)
+    if filesystem.is_taken(record := companion_of(file)):
+        raise DestinationError(
+            f"'{record}' exists, where the record of the result would stand",
+            why="a rescue replaces nothing",
+            fix=f"name another destination, or remove it first: `{removal_of(record)}`",
         )

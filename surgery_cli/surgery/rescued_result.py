@@ -20,7 +20,12 @@ from surgery_cli.proof.metadata_files import metadata_faults
 from surgery_cli.proof.new_records import record_around
 from surgery_cli.proof.on_record import history_of
 from surgery_cli.proof.record_parts import ChangedLeaf
-from surgery_cli.proof.record_places import named_trees, record_key, record_path, recorded_place
+from surgery_cli.proof.record_places import (
+    named_trees,
+    new_record_path,
+    record_key,
+    recorded_place,
+)
 from surgery_cli.proof.records import slots_on_record, without_repeated, write_record
 from surgery_cli.proof.step_metadata_file import sound_part
 from surgery_cli.proof.surgery_json import Record, new_record
@@ -117,7 +122,7 @@ class Rescue(msgspec.Struct, frozen=True):
             for one in leaves:
                 path = written.path_in(name, one.leaf.path)
                 digests[record_key(written, path)] = proved(one, written, path, self.memory_bytes)
-        place = record_path(written)
+        place = new_record_path(written)
         write_record(place, self._record(written, digests, target.path))
         return place
 

@@ -21,11 +21,10 @@ from surgery_cli.proof.metadata_files import metadata_faults
 from surgery_cli.proof.older_steps import assumed_steps
 from surgery_cli.proof.on_record import chosen_digests
 from surgery_cli.proof.own_record import record_to_seal
-from surgery_cli.proof.record_files import check_record_target, put_record
+from surgery_cli.proof.record_files import put_record
 from surgery_cli.proof.record_places import (
-    check_record_place,
     named_trees,
-    record_path,
+    new_record_path,
     recorded_place,
 )
 from surgery_cli.proof.sealed_files import check_taken_files
@@ -47,6 +46,7 @@ from surgery_cli.surgery.seal_digests import (
     hashed_files,
     planned,
 )
+from surgery_cli.surgery.seal_target import checked_target, remove_older
 from surgery_cli.surgery.stamps import Stamp, check_standing, stamp_of
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Consequence, Note
@@ -83,8 +83,7 @@ def seal(
     checkpoint = opened(argument, step=step, item=item)
     place, stamps = recorded_place(checkpoint), dict[Path, Stamp]()
     try:
-        target = record_path(checkpoint) if to is None else filesystem.absolute(to)
-        _check_targets(target, sha256sums, checkpoint, is_own=to is None)
+        target = checked_target(to, sha256sums, checkpoint)
         files = files_of(place, target)
         stamps |= {path: stamp_of(path) for path in files.values()}
         count = checkpoint.tree.bytes + sum(size for _, size, _ in stamps.values())
@@ -105,6 +104,7 @@ def seal(
         raise _does_not_hold(checkpoint, changed, {*leaves.digests, *hashes.digests})
     content = encoded(sealed_record(first, leaves, hashes, changed))
     put_record(target, content, lambda: check_standing(place, stamps), is_own=to is None)
+    remove_older(target, checkpoint)
     return reports.Seal(
         checkpoint=str(checkpoint.location.root),
         chosen=checkpoint.location.chosen,
@@ -122,17 +122,6 @@ def seal(
 def _notes(faults: Iterable[tuple[str, str]]) -> list[Note]:
     found = (f"sealed as it is: '{file}': {why}" for file, why in faults)
     return [Consequence(DocsPage.SEAL, said) for said in found]
-
-
-def _check_targets(
-    target: Path, sums: Path | None, checkpoint: Checkpoint, *, is_own: bool
-) -> None:
-    place = recorded_place(checkpoint)
-    if is_own:
-        check_record_place(checkpoint)
-    check_record_target(target, place, option="" if is_own else "--to")
-    if sums is not None:
-        check_record_target(filesystem.absolute(sums), place, option="--sha256sums")
 
 
 def _put_sums(
@@ -205,7 +194,7 @@ def seal_written(
     Raises:
         CheckpointError: a leaf or file that was taken over unchanged is not what its digest on record says, or damaged.
     """
-    place, target = recorded_place(written), record_path(written)
+    place, target = recorded_place(written), new_record_path(written)
     files = files_of(place, target)
     size = sum(stamp_of(path)[1] for path in files.values())
     left = set(read_back)

@@ -15,7 +15,7 @@ from surgery_cli.engine.executed import Executed
 from surgery_cli.engine.execution import Execution
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import CheckpointError, ServiceFails, SurgeryError, WriteError
-from surgery_cli.proof.record_places import record_key, record_path
+from surgery_cli.proof.record_places import new_record_path, record_key
 from surgery_cli.proof.records import digests_after, write_record
 from surgery_cli.proof.result import verify_result
 from surgery_cli.proof.surgery_json import Record
@@ -81,7 +81,7 @@ def write(run: Run, staging: Staging | BucketStaging, listener: Listener | None)
     if options.seal:
         marks = dict.fromkeys(commit_marks(writer.new, run.linker), staging.mark_content)
         report, record = _sealed(run, written, record, report, list(done.digests), listener, marks)
-    place = record_path(written)
+    place = new_record_path(written)
     write_record(place, record)
     _follow_modes(prepared, writer, place)
     staging.look_at_lock()

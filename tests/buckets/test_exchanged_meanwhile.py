@@ -9,6 +9,7 @@ from surgery_cli import surgery as use_cases
 from surgery_cli.errors import SurgeryError
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.names import names_of_record
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
 from tests.buckets.checkpoints import MARK, RESCALED, TREE, below, saved, uploaded
@@ -138,7 +139,7 @@ def test_a_run_that_fails_removes_what_it_has_made_and_nothing_else(service, tmp
 @pytest.mark.parametrize("force", [True, False])
 def test_a_record_beside_a_folder_is_nobody_s_that_the_run_knows(service, source, force):
     """Each run was refused for it, after all the work; and with `--force` it went."""
-    beside = {f"{name}.surgery.json": b"theirs" for name in ("new", "other")}
+    beside = {name: b"theirs" for each in ("new", "other") for name in names_of_record(each)}
     for name, content in beside.items():
         service.put("bkt", name, content)
     target = f"{service.root}/{'new' if force else 'other'}"

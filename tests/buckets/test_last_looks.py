@@ -8,6 +8,7 @@ from surgery_cli import surgery
 from surgery_cli.errors import SurgeryError
 from surgery_cli.planning import plan_of
 from surgery_cli.settings.export import Export
+from surgery_cli.store.filesystem.names import name_of_record
 from tests.buckets.checkpoints import RESCALED, saved, uploaded
 
 FILE = "runs/new.msgpack"
@@ -51,7 +52,7 @@ def test_nothing_is_whole_of_which_something_was_removed(service, monkeypatch, t
 def test_nor_of_what_was_rescued(service, monkeypatch, tmp_path, gone):
     there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
     service.remove("ck/_METADATA")
-    theirs = "new.surgery.json"  # beside nothing, it is no record of what is written
+    theirs = ".new.surgery.json"  # beside nothing, it is no record of what is written
     service.put("bkt", theirs, b"theirs")
     seen = before_the_record(service, monkeypatch, partial(remove, service, gone))
     with pytest.raises(SurgeryError, match=r"was removed (while|before)"):
@@ -81,5 +82,5 @@ def test_a_single_file_is_not_done_that_is_another_runs_by_now(
     assert "may be of this run: `surgery inspect" in raised.value.problems[0].fix
     left = {name for name in service.names() if "new" in name}
     if service.scheme == "s3":  # no version tells there whose it is
-        left.discard(f"{FILE}.surgery.json")
+        left.discard(name_of_record(FILE))
     assert left == ({FILE} if other else set())

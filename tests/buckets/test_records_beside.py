@@ -100,9 +100,9 @@ def test_so_does_that_of_a_directory_which_cannot_hold_one(service, surgery, tmp
             ended = surgery(*edit(source, new, *options))
             assert ended.code == 0, ended.err
             assert "something else" not in ended.out + ended.err
-    assert not service.names(".new")
-    assert service.names("new.") == ["new.surgery.json"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["ck", "new", "new.surgery.json"]
+    assert not service.names("new.")
+    assert service.names(".new") == [".new.surgery.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".new.surgery.json", "ck", "new"]
 
 
 @pytest.mark.parametrize("is_own", [True, False])

@@ -31,7 +31,7 @@ def killed(service, new, **more):
 def test_a_record_of_something_else_stays(service, tmp_path):
     """Beside a destination that is a folder: of a file of that name which was moved, say."""
     there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
-    record = "run/new.surgery.json"
+    record = "run/.new.surgery.json"
     service.put("bkt", record, b"{}")
     with pytest.raises(SurgeryError, match="non-finite"):
         surgery.apply(there, f"{service.root}/run/new", INFINITE)

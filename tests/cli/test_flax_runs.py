@@ -182,3 +182,142 @@ def test_no_record_beside_a_step_is_the_newest_step_of_any_prefix(surgery, tmp_p
         name_of_record(new.name)
     ]
     assert use_cases.verify(str(new)).agrees
+
+
+NAMES = (
+    "checkpoint_best",
+    "checkpoint_1.5e",
+    "checkpoint_½",
+    "checkpoint_٣",
+    "checkpoint_7.old",
+    "model",
+    "5a",
+    "7",
+)
+SUFFIXED = ("best.msgpack", "best.npz", "best.safetensors")
+
+
+@pytest.mark.parametrize("how", ["edited", "forced", "sealed", "rescued", "exported"])
+@pytest.mark.parametrize("name", NAMES)
+def test_whatever_a_file_is_called_flax_restores_it_and_not_its_record(
+    surgery, tmp_path, name, how
+):
+    """Of `checkpoint_best` the record was the last step, and no JSON is msgpack. All prefixes are tried."""
+    old = saved(tmp_path, "checkpoint_") / "checkpoint_5"
+    root = tmp_path / "new"
+    root.mkdir()
+    (root / name).write_bytes(old.read_bytes())
+    prefixes = [name[:length] for length in range(len(name) + 1)]
+    before = {prefix: checkpoints.latest_checkpoint(str(root), prefix) for prefix in prefixes}
+    assert set(before.values()) == {str(root / name)}
+    factor = 2 if how in ("edited", "forced") else 1
+    if how not in ("sealed", "forced"):
+        (root / name).unlink()
+    if how == "sealed":
+        assert surgery("seal", root / name).code == 0
+    elif how == "rescued":
+        assert surgery("rescue", old, root / name).code == 0
+    elif how == "exported":
+        assert surgery("export", old, root / name, "--to", "msgpack").code == 0
+    else:
+        rescale(surgery, old, root / name, *(["--force"] if how == "forced" else []))
+    names = {name, name_of_record(name)}
+    assert {path.name for path in root.iterdir()} == names
+    assert name_of_record(name) == f".{name}.surgery.json"
+    for prefix in prefixes:
+        assert checkpoints.latest_checkpoint(str(root), prefix) == before[prefix], prefix
+        check(root, prefix, name, factor)
+    assert use_cases.verify(str(root / name)).agrees
+
+
+@pytest.mark.parametrize("name", SUFFIXED)
+def test_a_record_beside_a_name_that_says_a_format_is_seen(surgery, tmp_path, name):
+    """Scripts know it by that name, and no step of Flax ends so."""
+    old = saved(tmp_path, "checkpoint_") / "checkpoint_5"
+    form = name.rpartition(".")[2]
+    done = surgery("export", old, tmp_path / "new" / name, "--to", form)
+    assert done.code == 0, done.err
+    assert (tmp_path / "new" / f"{name}.surgery.json").is_file()
+
+
+@pytest.mark.parametrize("name", ["checkpoint_5", "checkpoint_best", "model6"])
+@pytest.mark.parametrize("where", ["disk", "gs", "s3"])
+def test_a_seal_leaves_no_record_under_its_older_name(surgery, request, tmp_path, name, where):
+    """It went on under the name that Flax takes for a step, and that an edit refuses."""
+    old = saved(tmp_path, "checkpoint_") / "checkpoint_3"
+    root = tmp_path / "new"
+    root.mkdir()
+    rescale(surgery, old, root / name)
+    older = root / f"{name}.surgery.json"
+    shutil.move(root / name_of_record(name), older)
+    if where != "disk":
+        service = request.getfixturevalue("bucket" if where == "gs" else "s3")
+        service.upload(root, f"{service.root}/new")
+        place, before = f"{service.root}/new/{name}", older.read_bytes()
+        refused = surgery("seal", place)
+        assert refused.code == 2, refused.err
+        assert "is a record under the name that it had in an earlier version" in refused.err
+        assert service.content(f"new/{older.name}") == before
+        command = shlex.split(refused.err.rpartition("give it its name: `")[2].partition("`")[0])
+        begin = {"gs": ["gcloud", "storage", "mv", "-n"], "s3": ["aws", "s3", "mv"]}[where]
+        assert command[: len(begin)] == begin
+        read, written = (word.removeprefix(f"{service.root}/") for word in command[len(begin) :])
+        service.put("bkt", written, service.content(read))
+        service.remove(read)
+        service.settle()
+        assert surgery("seal", place).code == 0
+        shutil.rmtree(root)
+        root.mkdir()
+        for file in service.names("new/"):
+            (tmp_path / file).write_bytes(service.content(file))
+        place = root / name
+    else:
+        place = root / name
+        done = surgery("seal", place)
+        assert done.code == 0, done.err
+        assert f".{name}.surgery.json" in done.out
+    assert {path.name for path in root.iterdir()} == {name, name_of_record(name)}
+    check(root, "", name, 2)
+    assert len(use_cases.log(str(place)).entries) == 1  # the edit, whose record went on
+    found = use_cases.verify(str(place))
+    assert found.agrees
+    assert not found.unchecked
+
+
+def test_of_two_records_a_seal_goes_on_with_the_one_of_today(surgery, run):
+    root, prefix = run
+    new = root / f"{prefix}7"
+    rescale(surgery, root / f"{prefix}5", new)
+    older = root / f"{new.name}.surgery.json"
+    shutil.copy(root / name_of_record(new.name), older)
+    assert surgery("seal", new).code == 0
+    assert not older.exists()
+    older.write_text("theirs")
+    assert surgery("seal", new).code == 0
+    assert older.read_text() == "theirs"
+    older.unlink()
+    check(root, prefix, new.name, 2)
+
+
+@pytest.mark.parametrize("called", ["{name}.surgery.json", ".{name}.surgery.json"])
+@pytest.mark.parametrize("where", ["disk", "bucket"])
+def test_a_rescue_is_refused_where_a_record_of_another_file_stands(
+    surgery, tmp_path, bucket, where, called
+):
+    """Beside the result Flax would take one of an earlier version for the last step; the other was found at the end."""
+    root = saved(tmp_path, "checkpoint_")
+    new, record = "checkpoint_7", called.format(name="checkpoint_7")
+    rescale(surgery, root / "checkpoint_5", root / new)
+    (root / new).unlink()
+    shutil.move(root / name_of_record(new), root / record)
+    before = {path.name: path.read_bytes() for path in root.iterdir()}
+    place = str(root)
+    if where == "bucket":
+        place = bucket.upload(root, "gs://bkt/run")
+    refused = surgery("rescue", f"{place}/checkpoint_5", f"{place}/{new}")
+    assert refused.code == 2, refused.err
+    assert f"'{place}/{record}'" in refused.err
+    assert "while this run was under way" not in refused.err
+    assert {path.name: path.read_bytes() for path in root.iterdir()} == before
+    if where == "bucket":
+        assert set(bucket.names("run/")) == {f"run/{name}" for name in before}

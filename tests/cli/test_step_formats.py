@@ -183,7 +183,7 @@ def test_a_broken_step_is_named_where_several_have_its_number(saved, tmp_path, s
     shutil.copytree(saved / "run/1", tmp_path / "run/step_2")
     ended = surgery("rescue", f"{tmp_path}/run@2")
     assert ended.code == 2
-    assert "trees stand in '2' and 'step_2'" in ended.err
+    assert "'2' and 'step_2' stand there" in ended.err
     shutil.move(tmp_path / "run/step_2", tmp_path / "run/2.orbax-checkpoint-tmp")
     assert (
         f"{tmp_path}/run/2" in surgery("rescue", f"{tmp_path}/run@2", "--json").document["broken"]

@@ -246,7 +246,7 @@ def test_a_source_that_vanishes_while_it_is_read_is_an_error_of_the_checkpoint(
         else:
             shutil.rmtree(tmp_path / "new", ignore_errors=True)
             (tmp_path / "new").unlink(missing_ok=True)
-            (tmp_path / "new.surgery.json").unlink(missing_ok=True)
+            (tmp_path / ".new.surgery.json").unlink(missing_ok=True)
         _remove(case if case.exists() else tmp_path / "moved")
 
 

@@ -52,7 +52,7 @@ class Row:
     layout: str
     command: tuple[str, ...]
     expected: Tree
-    made: tuple[str, ...] = ("out/new", "out/new.surgery.json")
+    made: tuple[str, ...] = ("out/new", "out/.new.surgery.json")
     result: str = "out/new"
     stands: bool = False
     small: bool = False

@@ -353,7 +353,7 @@ def test_steps_of_a_run_are_named_in_the_order_of_their_numbers(saved, tmp_path)
     with pytest.raises(PlanError, match="is no one checkpoint") as refused:
         surgery.rescue(str(tmp_path / "steps"))
     (problem,) = refused.value.problems
-    assert problem.why == "trees stand in '50', '100', '200' and '1000'"
+    assert problem.why == "'50', '100', '200' and '1000' stand there"
     assert problem.fix.endswith("/steps@1000'")
 
 

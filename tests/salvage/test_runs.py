@@ -168,7 +168,7 @@ def test_of_several_steps_without_items_one_is_to_be_named(tmp_path, is_recorded
         (run / step / "_CHECKPOINT_METADATA").unlink()
     with pytest.raises(PlanError, match="is no one checkpoint") as refused:
         surgery.rescue(str(run), str(tmp_path / "new"))
-    assert refused.value.problems[0].why == "trees stand in '7' and '8'"
+    assert refused.value.problems[0].why == "'7' and '8' stand there"
 
 
 def test_items_that_are_called_like_steps_stay_items(tmp_path):

@@ -9,6 +9,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli import surgery
+from surgery_cli.store.filesystem.names import name_of_record
 from surgery_cli.store.write.leftovers import draft_of
 
 
@@ -57,7 +58,7 @@ def test_what_a_killed_seal_left_goes_by_the_name_of_what_was_sealed(
     left = {str(path) for path in tmp_path.rglob(".*surgery-tmp*")}
     assert left
     sibling = sealable.with_name("other")
-    living = draft_of(sealable.with_name(f"{sealable.name}.surgery.json"), sealable)
+    living = draft_of(sealable.with_name(name_of_record(sealable.name)), sealable)
     living.write_bytes(b"")
 
     assert _cleaned(sibling) == (set(), set())

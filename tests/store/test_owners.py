@@ -72,7 +72,7 @@ def test_a_run_says_whose_its_staging_is_and_nothing_of_that_is_in_the_result(tm
     assert seen[0] == (Owner.here(), State.LIVING)
     assert seen[0][0].pid == os.getpid()
     assert seen[0][0].host == platform.node()
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["new", "new.surgery.json", "w"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".new.surgery.json", "new", "w"]
 
 
 def test_who_is_dead_is_told_by_number_and_start(tmp_path):
@@ -172,16 +172,16 @@ def test_a_staging_directory_is_never_anonymous(tmp_path):
         struck += len(found)
         assert [left.state for left in found] == [State.DEAD] * len(found), place
         assert {p.name for p in place.iterdir()} - {left.path.name for left in found} <= {
-            "new", "new.surgery.json",
+            "new", ".new.surgery.json",
         }  # fmt: skip
         surgery.clean(str(place))
-        assert not list(place.glob(".*"))
+        assert {path.name for path in place.glob(".*")} <= {".new.surgery.json"}
     assert struck > 5
 
 
 def _pair(place):
     """What stands: the factor of the file, and that of its record, as far as there is one."""
-    new, record = place / "new", place / "new.surgery.json"
+    new, record = place / "new", place / ".new.surgery.json"
     values = flax.serialization.msgpack_restore(new.read_bytes())["w"]
     of_record = None
     if record.exists():

@@ -358,7 +358,7 @@ def test_a_record_beside_a_folder_is_nobody_s_that_the_run_knows(tmp_path, force
     """It went, be it with what was replaced or for a new folder of that name."""
     for name in ("ck", "new") if force else ("ck",):
         ocp.PyTreeCheckpointer().save(tmp_path / name, {"params": {"w": np.ones(3, np.float32)}})
-    beside = tmp_path / "new.surgery.json"
+    beside = tmp_path / ".new.surgery.json"
     beside.write_bytes(b"theirs")
     surgery.apply(str(tmp_path / "ck"), str(tmp_path / "new"), PLAN, options=Options(force=force))
     assert beside.read_bytes() == b"theirs"

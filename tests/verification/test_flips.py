@@ -15,6 +15,7 @@ from safetensors.numpy import save_file
 from surgery_cli import surgery
 from surgery_cli.errors import SurgeryError
 from surgery_cli.planning import plan_from_document
+from surgery_cli.store.filesystem.names import name_of_record
 
 RANDOM = np.random.default_rng(0)
 
@@ -110,7 +111,7 @@ LAYOUTS = {
 
 
 def files_of(checkpoint):
-    beside = checkpoint.with_name(f"{checkpoint.name}.surgery.json")
+    beside = checkpoint.with_name(name_of_record(checkpoint.name))
     found = [path for path in checkpoint.rglob("*") if path.is_file()] or [checkpoint]
     return sorted(path for path in [*found, beside] if path.is_file() and path.stat().st_size)
 

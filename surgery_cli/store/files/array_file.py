@@ -12,6 +12,7 @@ from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.inputs.regular_files import refuse_special
+from surgery_cli.inputs.suffixes import ARRAY_SUFFIXES
 from surgery_cli.store import filesystem
 from surgery_cli.store.files import fingerprints
 from surgery_cli.store.files.contiguous import ContiguousArray
@@ -33,9 +34,6 @@ from surgery_cli.tree.specs import TreeSpec
 
 if TYPE_CHECKING:
     import numpy as np
-
-SUFFIXES: Final = (".npy", ".npz", ".safetensors")
-"""What ``ArrayFile`` opens."""
 
 
 class ArrayFile:
@@ -92,7 +90,7 @@ class ArrayFile:
         raise PlanError(
             f"'{self.path}' is no file of arrays that surgery reads",
             why=f"its name ends in '{self.path.suffix}'",
-            fix=f"use one of {', '.join(SUFFIXES)}",
+            fix=f"use one of {', '.join(ARRAY_SUFFIXES)}",
         )
 
     def _entry(self, name: str) -> ArrayEntry:
@@ -171,7 +169,7 @@ def _split(text: str) -> tuple[Path, str | None]:
     path = path_at(text)
     if filesystem.exists(path):
         return path, None
-    for suffix in SUFFIXES[1:]:
+    for suffix in ARRAY_SUFFIXES[1:]:
         head, found, entry = text.partition(f"{suffix}:")
         if found and entry:
             return path_at(head + suffix), entry

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
+from surgery_cli.inputs.suffixes import FILE_SUFFIXES
+
 Made = TypeVar("Made", bound=Path)
 
 STAGING_MARK: Final = ".surgery-tmp-"
@@ -83,13 +85,12 @@ def is_record(name: str) -> bool:
 def name_of_record(name: str) -> str:
     """The name of the record beside a file, or a bare directory, of that name.
 
-    Hidden where Flax could take it for a step. Its steps are called ``<prefix><number>``, by any prefix or none; all
-    that begins with the prefix counts as one, and what sorts last as the newest. A name that ends in no digit is no
-    step: where the prefix takes in its record, it takes in the thing itself. Without a prefix hidden files count as
-    well, but `.7.surgery.json` sorts as 0.7, before every step but `0`.
+    Hidden, unless the name ends as that of a file of a known format. Flax takes all that begins with its prefix for a
+    step, and what sorts last for the newest: of `checkpoint_best` as of `checkpoint_5` that was the record. Without a
+    prefix hidden files count as well, but `.7.surgery.json` sorts as 0.7, before every step but `0`.
 
-    >>> name_of_record("new.msgpack"), name_of_record("checkpoint_5"), name_of_record("model5")
-    ('new.msgpack.surgery.json', '.checkpoint_5.surgery.json', '.model5.surgery.json')
+    >>> name_of_record("new.msgpack"), name_of_record("checkpoint_5"), name_of_record("model")
+    ('new.msgpack.surgery.json', '.checkpoint_5.surgery.json', '.model.surgery.json')
     """
     return names_of_record(name)[0]
 
@@ -101,4 +102,4 @@ def names_of_record(name: str) -> tuple[str, ...]:
     ('.7.surgery.json', '7.surgery.json')
     """
     visible = f"{name}.{RECORD}"
-    return (f".{visible}", visible) if name[-1:].isdecimal() else (visible,)
+    return (visible,) if Path(name).suffix in FILE_SUFFIXES else (f".{visible}", visible)

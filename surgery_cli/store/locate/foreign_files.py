@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.suffixes import PICKLE_SUFFIXES
 from surgery_cli.store.filesystem.listing import beginning
 from surgery_cli.store.locate.file_formats import zip_names
 from surgery_cli.store.locate.lfs_pointers import POINTER_MARK, pointer
-
-PICKLE_SUFFIXES: Final = (".pkl", ".pickle", ".p", ".joblib", ".pt", ".pth", ".bin", ".ckpt")
 
 
 def describe_file(path: Path) -> CheckpointError:

@@ -11,6 +11,7 @@ from shlex import quote
 from typing import Final
 
 from surgery_cli.errors import CheckpointError, LeftBehindError, MissingError, SurgeryError
+from surgery_cli.inputs.suffixes import PICKLE_SUFFIXES
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import Listing, holds_pytree, holds_t5x, removal_of
 from surgery_cli.store.filesystem.names import (
@@ -36,7 +37,6 @@ from surgery_cli.store.locate.being_written import (
 )
 from surgery_cli.store.locate.file_formats import is_torch_archive
 from surgery_cli.store.locate.foreign_files import (
-    PICKLE_SUFFIXES,
     READ_FORMATS,
     TENSORFLOW_HELP,
     describe_file,
