@@ -1,4 +1,4 @@
-"""What a command asks of a bucket before anything else, what it will read of what stands there, and with what."""
+"""What a command asks of a bucket before anything else, and what it will read of what stands there."""
 
 from __future__ import annotations
 
@@ -30,9 +30,6 @@ def _read_documents(
     read: Callable[[BucketPath, StoredObject], None],
 ) -> None:
     read_among(path, coming.result().objects, documents, read)
-    # TensorStore asks for parts of NumPy past its lock, which the main thread may be loading: all of it comes first
-    import numpy  # noqa: F401, ICN001
-    import tensorstore  # noqa: F401 - a fiftieth of a second, while nobody can go on before these documents are there
 
 
 def read_among(
