@@ -20,7 +20,7 @@ from surgery_cli.engine.forecast import reading_bytes
 from surgery_cli.engine.grid import window_shape
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.engine.reading import read_values
-from surgery_cli.errors import Problem, SurgeryError, WriteError
+from surgery_cli.errors import Problem, SurgeryError, UnseenError, WriteError
 from surgery_cli.proof.references import other_than_planned
 from surgery_cli.proof.structure import compare
 from surgery_cli.store import filesystem
@@ -97,6 +97,8 @@ def open_result(
         filesystem.forget(new)
         if isinstance(error.__cause__, FileNotFoundError) or not filesystem.exists(new):
             raise unreadable(new, FileNotFoundError()) from error
+        if isinstance(error, UnseenError):
+            raise
         raise WriteError(
             f"what was written as '{new.name}' would not be opened as a checkpoint",
             why=str(error).replace("\n", " "),

@@ -11,7 +11,7 @@ from surgery_cli.planning import Plan
 from surgery_cli.proof.surgery_json import Record
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import files_below
+from surgery_cli.store.filesystem.listing import files_below, reading
 from surgery_cli.store.write.commit_marks import is_whole
 from surgery_cli.store.write.dead_in_buckets import dead_at, leftovers_at
 from surgery_cli.surgery.made_otherwise import Other, seen_there
@@ -39,6 +39,7 @@ def finished_before(
     Raises:
         DestinationError: something of what stands there, or of what was asked for or read, is another; it says what.
             Of a step that is ``taken`` nothing is replaced.
+        CheckpointError: some of what stands there could not be looked at, which tells nothing of it.
     """
     if not options.resume or options.force:
         if taken is not None:
@@ -47,8 +48,9 @@ def finished_before(
     name_steps_read(prepared, target)
     filesystem.forget(target)
     seen = None
-    if is_whole(target) and not _is_kept_from(target, options):
-        seen = seen_there(target, prepared, plan, options)
+    with reading(target, is_destination=True):
+        if is_whole(target) and not _is_kept_from(target, options):
+            seen = seen_there(target, prepared, plan, options)
     if isinstance(seen, Other):
         if taken is None and _has_kept(target):  # which is said where that is looked for
             return None

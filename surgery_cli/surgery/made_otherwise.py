@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from surgery_cli.errors import CheckpointError, SurgeryError
+from surgery_cli.errors import CheckpointError, LimitError, SurgeryError, UnseenError
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.planning import Plan
 from surgery_cli.proof.metadata_files import metadata_faults
@@ -59,6 +59,8 @@ def seen_there(
     made = prepared.draft.items.made
     try:
         locate(str(filesystem.absolute(target)))
+    except (LimitError, UnseenError):
+        raise
     except SurgeryError:  # not one checkpoint
         return None
     try:
@@ -75,6 +77,8 @@ def seen_there(
         kept = with_metrics_or_not(target, prepared, options)
         why = _stands_otherwise(record, written, kept, options)
         return record if why is None else _damaged(target, why)
+    except (LimitError, UnseenError):
+        raise
     except SurgeryError as error:
         cause = error if error.__cause__ is None else error.__cause__
         problem = cause.problems[0] if isinstance(cause, CheckpointError) else error.problems[0]

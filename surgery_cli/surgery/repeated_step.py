@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from msgspec import UNSET
 
 from surgery_cli.draft.recipe import SOURCE
-from surgery_cli.errors import CheckpointError, DestinationError
+from surgery_cli.errors import CheckpointError, DestinationError, LimitError, UnseenError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.proof.on_record import record_at
-from surgery_cli.store.filesystem.listing import removal_of
+from surgery_cli.store.filesystem.listing import reading, removal_of
 from surgery_cli.store.filesystem.names import RECORD
 from surgery_cli.store.locate.location import Location
 from surgery_cli.store.locate.steps import Step
@@ -57,11 +56,16 @@ def read_before(
 
 def _made_of(new: Path) -> str | None:
     """The name of the step that a step is on record to be made of."""
-    with suppress(CheckpointError, OSError):
-        record = record_at(new / RECORD)
-        if record is not None and record.inputs is not UNSET and SOURCE in record.inputs:
-            return path_at(record.inputs[SOURCE].place).name
-    return None
+    try:
+        with reading(new):
+            record = record_at(new / RECORD)
+    except (UnseenError, LimitError):
+        raise
+    except CheckpointError:  # a damaged one is named by who holds the step against what is made
+        return None
+    if record is None or record.inputs is UNSET or SOURCE not in record.inputs:
+        return None
+    return path_at(record.inputs[SOURCE].place).name
 
 
 def or_removed(new: Path, free: int, source: str) -> str:

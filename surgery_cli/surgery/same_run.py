@@ -48,6 +48,7 @@ def into_run(source: str, destination: str, options: Options) -> Asked:
 
     Raises:
         DestinationError: the run has that step, or what is in it would be replaced; or it is another run.
+        CheckpointError: it could not be looked at.
     """
     asked = Asked(source, destination, options)
     if options.as_step is None or step_name(str(options.as_step)) is None or not destination:
