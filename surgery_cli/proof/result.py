@@ -83,16 +83,17 @@ def open_result(
     *,
     item: str | None,
     prefix_items: bool,
+    step: int | None = None,
     before: Mapping[str, ReadBefore] | None = None,
 ) -> Checkpoint:
-    """Open what was written, before it has its name.
+    """Open what was written, before it has its name; ``step``: of a run in which others stand by now.
 
     Raises:
         WriteError: it is no checkpoint.
         CheckpointError: some of it is gone.
     """
     try:
-        location = locate(str(new), item=item, staging=True)
+        location = locate(str(new), step=step, item=item, staging=True)
     except SurgeryError as error:
         filesystem.forget(new)
         if isinstance(error.__cause__, FileNotFoundError) or not filesystem.exists(new):

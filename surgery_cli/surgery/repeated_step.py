@@ -24,15 +24,18 @@ def read_before(
 ) -> Path | None:
     """The step of the run that was read when the step ``new`` was made of its newest one; None if that is not so.
 
+    Where nothing tells what was read, it is the newest but for ``new``, which this command would read without it.
+
     Raises:
         DestinationError: it is none that this command would read now: it is gone, or another has come since.
+        CheckpointError: what is on record of it could not be looked at.
     """
     if location.shape != "root" or location.named_step is not UNSET:
         return None
+    others = [step for step in steps if step.is_finished and step.name != new.name]
     name = _made_of(new)
     if name is None or name == new.name:
-        return None
-    others = [step for step in steps if step.is_finished and step.name != new.name]
+        return new.parent / others[-1].name if others else None
     problem, free = taken.problems[0], max(step.number for step in steps) + 1
     known = next((step for step in others if step.name == name), None)
     if known is None:
