@@ -67,8 +67,8 @@ class Record(msgspec.Struct, kw_only=True, frozen=True, dict=True):
     """All that was read, and what the result was held against, with what tells each from another that came in its
     place since, by name. Unset in records of before, and of what no plan has made."""
     stands: dict[str, str] | UnsetType = UNSET
-    """Of what `--resume` has made, every other file of the step or file, relative to it: how many bytes it has, or of
-    a small one the SHA-256. Whether the run is done already is told by these."""
+    """Of what `--resume` has made, every other file of the step or file, relative to it: how many bytes it has, and of
+    a small one on a disk the SHA-256. Whether the run is done already is told by these."""
     leaves: list[ChangedLeaf]
     removed: list[str] = []
     notes: list[str] = []
