@@ -5,22 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
 from surgery_cli.words.measured import numberless, spanned
 from surgery_cli.words.series import folded
-
-_NO_MEMORY: Final = re.compile(
-    "Cannot allocate memory|Out of memory|failed to map segment|can't start new thread|RESOURCE_EXHAUSTED|bad_alloc"
-)
-"""How libraries say that the system gives no memory, where they raise no MemoryError."""
-
-
-def is_of_memory(error: BaseException) -> bool:
-    """True for the error of a library, or of Python itself, to which the system gave no memory."""
-    return isinstance(error, MemoryError) or _NO_MEMORY.search(str(error)) is not None
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -118,7 +108,11 @@ class CheckpointError(SurgeryError):
     exit_code = 3
 
 
-class NotPermittedError(CheckpointError):
+class UnseenError(CheckpointError):
+    """It could not be looked at: nobody may take it for damaged, for another, or for gone."""
+
+
+class NotPermittedError(UnseenError):
     """The system does not let this user read it; whether it is whole cannot be told."""
 
 
@@ -126,7 +120,7 @@ class BeingWrittenError(CheckpointError):
     """A run of ours is writing it, or may be: nothing is lost that a rescue could find."""
 
 
-class ServiceFails(CheckpointError):
+class ServiceFails(UnseenError):
     """A service does not answer, says no, or has another object by now: this tells nothing of what it keeps."""
 
 

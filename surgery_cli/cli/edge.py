@@ -18,12 +18,13 @@ import typer
 from surgery_cli.cli import signals
 from surgery_cli.cli.process import reuse_blocks
 from surgery_cli.console.printable import LEGIBLE, escaped
-from surgery_cli.errors import PlanError, Problem, SurgeryError, is_of_memory
+from surgery_cli.errors import PlanError, Problem, SurgeryError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.inputs.slow_answers import told_to
 from surgery_cli.settings.address_space import check_address_space
 from surgery_cli.words.invocation import remember, typed
 from surgery_cli.words.lists import listed
+from surgery_cli.words.no_memory import is_of_memory
 from surgery_cli.words.tasks import recipe_for
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import msgspec
 from surgery_cli.errors import (
     CheckpointError,
     LimitError,
-    NotPermittedError,
     Problem,
     SurgeryError,
+    UnseenError,
 )
 from surgery_cli.examination.footprint import NOTHING_SEEN, Footprint
 from surgery_cli.examination.places import Kind, Place, inside
@@ -79,7 +79,7 @@ def _checkpoint(place: Place, seen: Footprint) -> Condition:
         )
     try:
         found = _opened(place, seen)
-    except (NotPermittedError, LimitError) as error:
+    except (UnseenError, LimitError) as error:
         return _unreadable(place, seen, error)
     except SurgeryError as error:
         first = error.problems[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import CheckpointError, UnseenError
 from surgery_cli.store.files.msgpack_tree import MsgpackFile
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.sidecars import AGGREGATE
@@ -22,6 +22,8 @@ def aggregate_faults(item: PytreeItem) -> Iterator[tuple[str, str]]:
             arrays = {} if item.store is None else item.store.arrays
             for why in _faults(file, frozenset(arrays)):
                 yield AGGREGATE, why
+    except UnseenError:
+        raise
     except CheckpointError as error:
         problem = error.problems[0]
         yield AGGREGATE, f"{problem.what}: {problem.why}"

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import CheckpointError, ServiceFails
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.proof.file_marks import file_mark
 from surgery_cli.proof.on_record import record_at
 from surgery_cli.proof.record_places import named_trees, recorded_place
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import holds_pytree
+from surgery_cli.store.filesystem.listing import holds_pytree, reading
 from surgery_cli.store.filesystem.names import RECORD
 from surgery_cli.store.locate.surroundings import checkpoint_at
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -24,12 +23,16 @@ from surgery_cli.store.write.commit_marks import companion_of
 def record_around(target: Path) -> str | UnsetType:
     """The ``content`` of the record of what a destination lies in; unset where there is none, or a damaged one."""
     around = filesystem.absolute(target).parent
-    with suppress(CheckpointError, OSError):
-        beside = [] if isinstance(around, BucketPath) else [companion_of(around)]
-        for path in (around / RECORD, *beside):
-            if (record := record_at(path)) is not None:
-                return record.content or UNSET
-    return UNSET
+    beside = [] if isinstance(around, BucketPath) else [companion_of(around)]
+    try:
+        with reading(around):
+            found = (record_at(path) for path in (around / RECORD, *beside))
+            record = next((one for one in found if one is not None), None)
+    except ServiceFails:
+        raise
+    except CheckpointError:
+        return UNSET
+    return UNSET if record is None else record.content or UNSET
 
 
 def about(source: Checkpoint, written: Checkpoint, target: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from surgery_cli.engine.digests import LeafDigest
-from surgery_cli.errors import CheckpointError, Problem
+from surgery_cli.errors import CheckpointError, Problem, UnseenError
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.proof.file_marks import of_its_file
@@ -28,6 +28,7 @@ from surgery_cli.proof.record_places import (
 )
 from surgery_cli.proof.surgery_json import Record, decoded, tree_front
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import unreadable
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
@@ -113,9 +114,7 @@ def record_at(path: Path) -> Record | None:
     try:
         raw = read_small(path)
     except OSError as error:
-        raise CheckpointError(
-            f"'{path}' cannot be read", why=error.strerror or str(error)
-        ) from None
+        raise unreadable(path, error) from None
     return decoded(raw, path)
 
 
@@ -123,6 +122,8 @@ def _read_own(path: Path, item: str, damage: list[Problem] | None) -> Record | N
     """As ``record_at``; errors say by their path that it is the record of an item, and go where ``damage`` is taken."""
     try:
         return record_at(path)
+    except UnseenError:
+        raise
     except CheckpointError as error:
         within = f"{item}/{path.name}" if path.parent.name == item else path.name
         problems = [replace(one, path=within) for one in error.problems]

@@ -20,7 +20,7 @@ from surgery_cli.engine.forecast import reading_bytes
 from surgery_cli.engine.grid import window_shape
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.engine.reading import read_values
-from surgery_cli.errors import Problem, SurgeryError, WriteError
+from surgery_cli.errors import Problem, SurgeryError, UnseenError, WriteError
 from surgery_cli.proof.references import other_than_planned
 from surgery_cli.proof.structure import compare
 from surgery_cli.store import filesystem
@@ -83,20 +83,23 @@ def open_result(
     *,
     item: str | None,
     prefix_items: bool,
+    step: int | None = None,
     before: Mapping[str, ReadBefore] | None = None,
 ) -> Checkpoint:
-    """Open what was written, before it has its name.
+    """Open what was written, before it has its name; ``step``: of a run in which others stand by now.
 
     Raises:
         WriteError: it is no checkpoint.
         CheckpointError: some of it is gone.
     """
     try:
-        location = locate(str(new), item=item, staging=True)
+        location = locate(str(new), step=step, item=item, staging=True)
     except SurgeryError as error:
         filesystem.forget(new)
         if isinstance(error.__cause__, FileNotFoundError) or not filesystem.exists(new):
             raise unreadable(new, FileNotFoundError()) from error
+        if isinstance(error, UnseenError):
+            raise
         raise WriteError(
             f"what was written as '{new.name}' would not be opened as a checkpoint",
             why=str(error).replace("\n", " "),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
 from pathlib import Path
 
-from surgery_cli.errors import CheckpointError, Problem
+from surgery_cli.errors import CheckpointError, Problem, UnseenError
 from surgery_cli.proof.files import file_digests, files_of
 from surgery_cli.proof.on_record import read_record, sealed_within
 from surgery_cli.proof.record_places import own_record_path, record_path, recorded_place
@@ -68,6 +67,8 @@ def seen_since_sealed(checkpoint: Checkpoint) -> list[str]:
     """What names and sizes show to be no more as it was sealed, or that the record itself is not; no file is read."""
     try:
         record = read_record(checkpoint)
+    except UnseenError:
+        raise
     except CheckpointError as error:
         problem = error.problems[0]
         return [f"{problem.what}: {problem.why}"]
@@ -146,9 +147,11 @@ def _copied(checkpoint: Checkpoint) -> Iterator[Path]:
         return
     for path in (place / name for name in filesystem.names(place) if not is_leftover(name)):
         if path not in trees and is_tree(path):
-            with suppress(
-                CheckpointError
-            ):  # what is carried though it does not open is said elsewhere
+            try:
                 yield from small_files(PytreeItem(path))
+            except UnseenError:
+                raise
+            except CheckpointError:  # what is carried though it does not open is said elsewhere
+                continue
         elif path not in trees:
             yield path

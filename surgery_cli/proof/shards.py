@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import CheckpointError, UnseenError
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.interruptions import Threads
 from surgery_cli.store.open.item import PytreeItem
@@ -38,5 +38,7 @@ def shard_faults(item: PytreeItem) -> Iterator[tuple[str, str]]:
 def _fault(length: int, shard: StoredValue) -> str:
     try:
         return shard_fault(shard, length)
+    except UnseenError:
+        raise
     except CheckpointError as error:
         return error.problems[0].why or error.problems[0].what

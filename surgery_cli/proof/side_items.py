@@ -9,12 +9,13 @@ from typing import Any, Final
 
 import msgspec
 
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import CheckpointError, UnseenError
 from surgery_cli.inputs.json_decoding import decode_python_json
 from surgery_cli.proof.damaged_text import what_stands_instead
 from surgery_cli.proof.sharding_file import lacking_entries, lacks_shardings
 from surgery_cli.proof.tree_files import NO_METADATA, Fault, tree_faults
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK, Entry
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.open.item import PytreeItem
@@ -200,6 +201,8 @@ def _tree_at(folder: Path) -> Iterator[Fault]:
             yield SHARDING, f"it has no entry for '{path}'"
         for leaf in item.leaves:
             item.open(leaf)
+    except UnseenError:
+        raise
     except CheckpointError as error:
         problem = error.problems[0]
         yield "", problem.why or problem.what
@@ -224,7 +227,10 @@ def _standing(folder: Path) -> Mapping[str, Entry]:
 
 def _is_json(file: Path) -> bool:
     try:
-        decode_python_json(read_small(file))
-    except (msgspec.DecodeError, UnicodeDecodeError, OSError, CheckpointError):
+        with reading(file):
+            decode_python_json(read_small(file))
+    except UnseenError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError, CheckpointError):
         return False
     return True

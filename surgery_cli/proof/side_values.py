@@ -9,7 +9,7 @@ from typing import NamedTuple
 from surgery_cli.draft.seen import NonFinite
 from surgery_cli.engine.bounded_reads import block_reading
 from surgery_cli.engine.finite import count_non_finite
-from surgery_cli.errors import CheckpointError, NotPermittedError
+from surgery_cli.errors import CheckpointError, UnseenError
 from surgery_cli.proof.metadata_files import handlers_of, side_items
 from surgery_cli.proof.side_items import trees_in
 from surgery_cli.proof.tree_files import Fault
@@ -77,7 +77,7 @@ def value_faults(
                             known = counts.get(place, Counted(leaf.spec.size, NonFinite(0, 0)))
                             joined = known.non_finite.joined(seen)
                             counts[place] = known._replace(non_finite=joined)
-        except NotPermittedError:
+        except UnseenError:
             raise
         except CheckpointError as error:
             problem = error.problems[0]

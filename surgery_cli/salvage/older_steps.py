@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from shlex import quote
 
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import CheckpointError, ServiceFails
 from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.salvage.place import BrokenPlace
@@ -87,6 +87,8 @@ class _Opening:
             try:
                 checkpoint = open_checkpoint(self._text, step=step.number)
                 _ = checkpoint.tree
+            except ServiceFails:
+                raise
             except CheckpointError:
                 self._damaged.append(step.number)
                 continue

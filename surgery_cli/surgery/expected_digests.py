@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from surgery_cli import reports
 from surgery_cli.draft.leaf_digest import KnownLeaf, Manifest, sort_of
 from surgery_cli.engine.digests import LeafDigest
-from surgery_cli.errors import CheckpointError, PlanError, Problem
+from surgery_cli.errors import CheckpointError, PlanError, Problem, UnseenError
 from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.inputs.json_decoding import decode_json
@@ -71,6 +71,8 @@ def on_record(checkpoint: Checkpoint) -> Expected:
     record: Record | None = None
     try:
         record = read_record(checkpoint, damage=damage)
+    except UnseenError:
+        raise
     except CheckpointError as error:
         damage = list(error.problems)
     found = [

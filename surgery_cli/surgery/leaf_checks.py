@@ -17,7 +17,7 @@ from surgery_cli.engine.digests import LeafDigest, c_order_bytes, digest_reading
 from surgery_cli.engine.finite import count_non_finite
 from surgery_cli.engine.grid import block_bytes, window_shape, windows
 from surgery_cli.engine.progress import Listener, Meter
-from surgery_cli.errors import CheckpointError, NotPermittedError
+from surgery_cli.errors import CheckpointError, UnseenError
 from surgery_cli.script.user_code import Say
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.expected_digests import Expected
@@ -138,7 +138,7 @@ class LeafChecks:
                 digest = leaf_digest(self._checkpoint, task.path, spec, reading, grid, look)
             else:
                 digest = self._block_digest(task, reading, look)
-        except NotPermittedError:
+        except UnseenError:
             raise
         except CheckpointError as error:
             digest = error

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from surgery_cli.errors import CheckpointError, SurgeryError
+from surgery_cli.errors import CheckpointError, LimitError, SurgeryError, UnseenError
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.planning import Plan
 from surgery_cli.proof.metadata_files import metadata_faults
@@ -20,10 +20,11 @@ from surgery_cli.proof.surgery_json import Record
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import files_below, is_tree
-from surgery_cli.store.locate.location import locate
+from surgery_cli.store.locate.location import Location, locate
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.carried_files import beside_items, beside_values
 from surgery_cli.surgery.file_versions import is_said_of
+from surgery_cli.surgery.item_of_result import item_of_result
 from surgery_cli.surgery.kept_inputs import (
     Changed,
     changed_inputs,
@@ -44,7 +45,11 @@ _LEAVE: Final = "leave as it was what differs"
 
 
 class Other(NamedTuple):
-    """Why what stands there is not done already, and what would mend that: ``fix`` alone, or ``back`` as well."""
+    """Why what stands there is not done already, and what would mend that.
+
+    ``back`` makes what stands there do, if anything does; ``fix`` is said in the place of that where it could also be
+    replaced.
+    """
 
     why: str
     back: str = _LEAVE
@@ -56,16 +61,22 @@ def seen_there(
     target: Path, prepared: Prepared, plan: Plan, options: Options
 ) -> Record | Other | None:
     """The record of what stands there, if it is what this run would make; None if that is said elsewhere."""
-    made = prepared.draft.items.made
+    step = step_made(prepared.checkpoint.location, options)
     try:
-        locate(str(filesystem.absolute(target)))
+        stands = locate(str(filesystem.absolute(target)))
+    except (LimitError, UnseenError):
+        raise
     except SurgeryError:  # not one checkpoint
         return None
+    if stands.shape == "root" and step is not None and step not in stands.steps:
+        lacks = f"it has no step {step}, which is what this command makes"
+        return Other(lacks, back="", what=f"the destination '{target}' is a run of other steps")
     try:
         written = open_result(
             target,
-            item=None if made else options.item,
+            item=item_of_result(prepared, options.item),
             prefix_items=prepared.draft.items.is_prefixed,
+            step=step,
         )
         record = read_record(written)
         if record is None or record.inputs is UNSET:
@@ -75,6 +86,8 @@ def seen_there(
         kept = with_metrics_or_not(target, prepared, options)
         why = _stands_otherwise(record, written, kept, options)
         return record if why is None else _damaged(target, why)
+    except (LimitError, UnseenError):
+        raise
     except SurgeryError as error:
         cause = error if error.__cause__ is None else error.__cause__
         problem = cause.problems[0] if isinstance(cause, CheckpointError) else error.problems[0]
@@ -89,6 +102,7 @@ def _without_record(target: Path, *, is_there: bool) -> Other:
     said = "what its record says is not of such a run" if is_there else "it has no record of a run"
     return Other(
         f"{said}: nothing tells whether it is what this command makes",
+        back="",
         fix="name another, or add `--force` to replace it once the new one is complete",
         what=f"the destination '{target}' exists",
     )
@@ -125,8 +139,15 @@ def _asked_otherwise(
         return Other(f"{digests}: an option is another, or code that is called")
     if options.seal and record.sealed is None:
         seal = f"`surgery seal {quote(str(target))}` does that to what stands there"
-        return Other("`--seal` was not given, and is now", fix=seal)
+        return Other("`--seal` was not given, and is now", back=seal, fix=seal)
     return None
+
+
+def step_made(source: Location, options: Options) -> int | None:
+    """The step that this run makes, of a run; a training may have saved others beside it since."""
+    if source.shape != "root":
+        return None
+    return source.step if options.as_step is None else options.as_step
 
 
 def _document(values: dict[str, Any]) -> dict[str, Any]:
@@ -172,8 +193,9 @@ def _stands_otherwise(
 ) -> str | None:
     """What stands there that the run has not made so, or does not stand there; None if all does."""
     there, here = written.location, prepared.checkpoint.location
-    step = here.step if options.as_step is None else options.as_step
-    if there.shape != here.shape or (here.shape == "root" and there.step != step):
+    shape = "flat" if here.shape == "item" else here.shape  # an item by itself is one tree
+    shape = "file" if prepared.is_export else shape
+    if there.shape != shape or there.step != (step_made(here, options) or there.step):
         return f"it is {there.chosen}, and what is made is {here.chosen}"
     if record.stands is not UNSET and (why := other_files(record.stands, written)) is not None:
         return why
@@ -196,7 +218,12 @@ def _lacking(written: Checkpoint, prepared: Prepared) -> list[str]:
     if prepared.is_export:
         return []
     source, there = prepared.checkpoint.location, written.location
-    items = {name: plan.item for name, plan in prepared.kept_plans.items() if name in written.items}
+    is_item = source.shape == "item"  # the result is that tree, without a name
+    items = {
+        "" if is_item else name: plan.item
+        for name, plan in prepared.kept_plans.items()
+        if is_item or name in written.items
+    }
     pairs = [
         (path, written.items[name].directory / path.name)
         for name, item in items.items()

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from surgery_cli.errors import DestinationError, SurgeryError
+from surgery_cli.errors import DestinationError, SurgeryError, UnseenError
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import Listing, starts_as_msgpack
@@ -105,7 +105,9 @@ def _may_be_item(place: Path) -> bool:
     """True for a folder of a step that is an item by its record, or of which that does not tell."""
     try:
         handlers = item_handlers(Listing.of(place.parent))
-    except SurgeryError:  # what cannot be read in a run goes with it
+    except UnseenError:
+        raise
+    except SurgeryError:  # what is damaged in a run goes with it
         return True
     return not isinstance(handlers, dict) or place.name in handlers
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 
-from surgery_cli.errors import CheckpointError, DestinationError
+from surgery_cli.errors import CheckpointError, DestinationError, UnseenError
+from surgery_cli.proof.on_record import record_at
 from surgery_cli.proof.step_metadata_file import ONLY_WITH_ARGUMENTS
-from surgery_cli.proof.surgery_json import decoded
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import Listing, holds_pytree
 from surgery_cli.store.filesystem.names import RECORD, step_name
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK
-from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.locate.items import item_handlers, step_items
 from surgery_cli.store.locate.surroundings import checkpoint_at, folders_above
 from surgery_cli.surgery.preparation import Prepared
@@ -141,6 +139,10 @@ def _unsealed(sealed: Path, *, is_replaced: bool) -> str:
 
 def _is_sealed(around: Path) -> bool:
     file = around / RECORD
-    with suppress(CheckpointError, OSError):
-        return filesystem.is_file(file) and bool(decoded(read_small(file), file).files)
-    return False
+    try:
+        record = record_at(file)
+    except UnseenError:
+        raise
+    except CheckpointError:  # a damaged one seals nothing
+        return False
+    return record is not None and bool(record.files)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 
-from surgery_cli.errors import DestinationError, SurgeryError
+from surgery_cli.errors import DestinationError, SurgeryError, UnseenError
 from surgery_cli.inputs.buckets import BucketPath, renaming
 from surgery_cli.proof.record_places import record_path, recorded_place
 from surgery_cli.store import filesystem
 from surgery_cli.store.export.table import FORMATS
-from surgery_cli.store.filesystem.listing import removal_of
+from surgery_cli.store.filesystem.listing import reading, removal_of
 from surgery_cli.store.filesystem.names import names_of_record
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.store.write.commit_marks import companion_of, is_record
@@ -95,9 +94,13 @@ def _is_of(record: Path, target: Path) -> bool:
         return True
     if not filesystem.is_folder(target) or filesystem.is_link(target):
         return False
-    with suppress(SurgeryError, OSError):
-        return record_path(open_checkpoint(str(target))) == record
-    return False
+    try:
+        with reading(target):
+            return record_path(open_checkpoint(str(target))) == record
+    except UnseenError:
+        raise
+    except SurgeryError:
+        return False
 
 
 def _comes_beside(target: Path, prepared: Prepared) -> bool:

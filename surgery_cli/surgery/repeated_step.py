@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from msgspec import UNSET
 
 from surgery_cli.draft.recipe import SOURCE
-from surgery_cli.errors import CheckpointError, DestinationError
+from surgery_cli.errors import CheckpointError, DestinationError, LimitError, UnseenError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.proof.on_record import record_at
-from surgery_cli.store.filesystem.listing import removal_of
+from surgery_cli.store.filesystem.listing import reading, removal_of
 from surgery_cli.store.filesystem.names import RECORD
 from surgery_cli.store.locate.location import Location
 from surgery_cli.store.locate.steps import Step
@@ -25,15 +24,18 @@ def read_before(
 ) -> Path | None:
     """The step of the run that was read when the step ``new`` was made of its newest one; None if that is not so.
 
+    Where nothing tells what was read, it is the newest but for ``new``, which this command would read without it.
+
     Raises:
         DestinationError: it is none that this command would read now: it is gone, or another has come since.
+        CheckpointError: what is on record of it could not be looked at.
     """
     if location.shape != "root" or location.named_step is not UNSET:
         return None
+    others = [step for step in steps if step.is_finished and step.name != new.name]
     name = _made_of(new)
     if name is None or name == new.name:
-        return None
-    others = [step for step in steps if step.is_finished and step.name != new.name]
+        return new.parent / others[-1].name if others else None
     problem, free = taken.problems[0], max(step.number for step in steps) + 1
     known = next((step for step in others if step.name == name), None)
     if known is None:
@@ -57,11 +59,16 @@ def read_before(
 
 def _made_of(new: Path) -> str | None:
     """The name of the step that a step is on record to be made of."""
-    with suppress(CheckpointError, OSError):
-        record = record_at(new / RECORD)
-        if record is not None and record.inputs is not UNSET and SOURCE in record.inputs:
-            return path_at(record.inputs[SOURCE].place).name
-    return None
+    try:
+        with reading(new):
+            record = record_at(new / RECORD)
+    except (UnseenError, LimitError):
+        raise
+    except CheckpointError:  # a damaged one is named by who holds the step against what is made
+        return None
+    if record is None or record.inputs is UNSET or SOURCE not in record.inputs:
+        return None
+    return path_at(record.inputs[SOURCE].place).name
 
 
 def or_removed(new: Path, free: int, source: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from surgery_cli.errors import SurgeryError
+from surgery_cli.errors import SurgeryError, UnseenError
 from surgery_cli.store import filesystem
 from surgery_cli.store.locate.location import locate
 from surgery_cli.words.lists import listed
@@ -35,5 +35,7 @@ def steps_standing_at(destination: Path) -> list[int]:
         return []
     try:
         return locate(str(filesystem.absolute(destination))).steps
+    except UnseenError:
+        raise
     except SurgeryError:  # what it is, is said by who looks whether it may be replaced
         return []

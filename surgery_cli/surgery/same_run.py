@@ -48,6 +48,7 @@ def into_run(source: str, destination: str, options: Options) -> Asked:
 
     Raises:
         DestinationError: the run has that step, or what is in it would be replaced; or it is another run.
+        CheckpointError: it could not be looked at.
     """
     asked = Asked(source, destination, options)
     if options.as_step is None or step_name(str(options.as_step)) is None or not destination:
@@ -81,6 +82,8 @@ def into_run(source: str, destination: str, options: Options) -> Asked:
         if not options.resume or new.name not in _finished(steps):
             raise
         step = read_before(location, new, steps, error) or step
+        if step == filesystem.real(new):  # nothing is made of itself
+            raise
         free = max(one.number for one in steps) + 1
         named = step_name(step.name)
         read = str(step) if named is None else f"{destination}@{named.number}"
@@ -100,6 +103,8 @@ def refuse_another_run(target: Path, source: str, options: Options) -> None:
     if options.as_step is None:
         return
     may_stand, several = options.force or options.resume, steps_replaced(target)
+    if options.resume and not options.force and options.as_step in steps_standing_at(target):
+        return  # a training may have gone on in what this very command has made
     if several or (steps_standing_at(target) and not may_stand):
         raise DestinationError(
             f"'{target}' is a run to which '{source}' does not belong",

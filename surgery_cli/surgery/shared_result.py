@@ -5,6 +5,7 @@ from __future__ import annotations
 from surgery_cli.proof.result import open_result, read_back
 from surgery_cli.store import filesystem
 from surgery_cli.surgery.expected_reads import expect_reads
+from surgery_cli.surgery.item_of_result import item_of_result
 from surgery_cli.surgery.run import Run, shared_execution_of, shared_step_writer
 from surgery_cli.surgery.source_and_destination import check_unchanged
 
@@ -26,7 +27,7 @@ def write_share(run: Run) -> None:
     filesystem.forget(directory)
     written = open_result(
         directory,
-        item=None if draft.items.made else run.options.item,
+        item=item_of_result(run.prepared, run.options.item),
         prefix_items=draft.items.is_prefixed,
     )
     read_back(written, done, run.memory_bytes, None)

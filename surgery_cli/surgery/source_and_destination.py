@@ -15,6 +15,7 @@ from surgery_cli.errors import (
     Problem,
     RemovedError,
     SurgeryError,
+    UnseenError,
 )
 from surgery_cli.inputs.addresses import destination_address
 from surgery_cli.inputs.buckets import BucketPath, path_at
@@ -146,6 +147,8 @@ def _kept_by_force(target: Path, *, goes_on: bool = False) -> str:
         locate(str(filesystem.absolute(target)), staging=goes_on)  # the lock is this run's
     except (BeingWrittenError, LeftBehindError) as error:  # it, or an item in it
         raise DestinationError.of(_written(error)) from None
+    except UnseenError:
+        raise
     except SurgeryError as error:
         problem = error.problems[0]
         return problem.what + (f"; {problem.why}" if problem.why else "")
@@ -163,6 +166,8 @@ def _written(error: CheckpointError) -> Sequence[Problem]:
 def _is_checkpoint(path: Path) -> bool:
     try:
         locate(str(path), staging=True)
+    except UnseenError:
+        raise
     except SurgeryError:
         return False
     return True

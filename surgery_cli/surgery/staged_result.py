@@ -28,6 +28,7 @@ from surgery_cli.store.write.journal import Journal, Lost, Placed, withdrawing
 from surgery_cli.store.write.staging import Staging, remove
 from surgery_cli.store.write.step import StepWriter
 from surgery_cli.surgery.gate import Passed
+from surgery_cli.surgery.item_of_result import item_of_result
 from surgery_cli.surgery.judged_checks import judged_checks, warnings_said
 from surgery_cli.surgery.leaf_names import document_names
 from surgery_cli.surgery.preparation import Prepared
@@ -148,7 +149,7 @@ def _proved(
     if company is not None:
         company.merged()
     staging.is_built()
-    item = None if draft.items.made or run.prepared.is_export else run.options.item
+    item = item_of_result(run.prepared, run.options.item)
     with withdrawing(journal, WriteError):
         try:
             written = verify_result(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import Parameter
 
-from surgery_cli.errors import SurgeryError, is_of_memory
+from surgery_cli.errors import SurgeryError
 from surgery_cli.probing.interface.settings import ProbeOptions
 from surgery_cli.probing.model.calls import Call
 from surgery_cli.probing.model.inputs import Input
@@ -14,6 +14,7 @@ from surgery_cli.probing.use_case.running import loss_function
 from surgery_cli.probing.use_case.session import Session, model_of
 from surgery_cli.script.user_code import UserObject, parameters_of
 from surgery_cli.tree.nearness import suggested
+from surgery_cli.words.no_memory import is_of_memory
 from surgery_cli.words.quantities import byte_text
 
 

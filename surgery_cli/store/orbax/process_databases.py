@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import CheckpointError, UnseenError
 from surgery_cli.store import filesystem
 from surgery_cli.store.orbax.btree import PROCESS_PREFIX, Survey
 from surgery_cli.store.orbax.btree_nodes import MANIFEST, manifest_of
@@ -24,6 +24,8 @@ def of_another_save(store: OcdbtStore) -> Iterator[str]:
         try:
             if _may_differ(store, folder) and _differs(store.survey, Survey(folder)):
                 yield f"{name}/{MANIFEST}"
+        except UnseenError:
+            raise
         except CheckpointError:
             continue  # nothing needs it once it is merged
 

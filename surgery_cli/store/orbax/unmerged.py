@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from shlex import quote
 
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import CheckpointError, UnseenError
 from surgery_cli.store import filesystem
 from surgery_cli.store.orbax.btree import DATA_FOLDERS, PROCESS_PREFIX, Survey
 from surgery_cli.store.orbax.btree_nodes import MANIFEST
@@ -27,6 +27,8 @@ def unmerged(directory: Path) -> CheckpointError | None:
         try:
             survey = Survey(folder)
             survey.check_files()
+        except UnseenError:
+            raise
         except CheckpointError:
             return None
         texts = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from surgery_cli.errors import SurgeryError
+from surgery_cli.errors import SurgeryError, UnseenError
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import said_in
 from surgery_cli.store.filesystem.links import Linker
@@ -68,6 +68,8 @@ def mark_of(place: Path) -> Path | None:
     """Where the mark stands that comes last, if it does; None where there is nothing that could have one."""
     try:
         location = locate(str(place), staging=True)
+    except UnseenError:  # a mark may be there
+        raise
     except SurgeryError:
         return None
     return (location.step_directory or place) / COMMIT_MARK

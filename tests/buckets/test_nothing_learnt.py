@@ -1,0 +1,180 @@
+"""A service that says no, or fails, tells nothing of what it keeps: nothing is damaged, other, or gone by that."""
+
+import asyncio
+from types import SimpleNamespace
+from urllib.parse import unquote
+
+import orbax.checkpoint as ocp
+import pytest
+
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.read_ahead import ReadAhead
+from tests.buckets.checkpoints import TREE, below, saved, uploaded
+
+ANSWERS = [403, 401]
+
+
+def as_elsewhere(service):
+    """Nothing is remembered of what this process has seen or read of the service, as in a command of its own."""
+    filesystem._SERVICES[f"{service.scheme}://"]._ahead = ReadAhead()
+    filesystem.forget(service.root)
+
+
+@pytest.fixture
+def refusing(service, monkeypatch):
+    """From then on the service gives that answer to whoever asks for one of these objects, and no other."""
+    answer = service.answer
+
+    def refuse(status, *names):
+        as_elsewhere(service)
+
+        async def refused(request):
+            asked = unquote(request.path)
+            is_named = any(asked.endswith(f"/{name}") for name in names)
+            if is_named and request.method in ("GET", "HEAD"):
+                return service.refusal(status, "no")
+            return await answer(request)
+
+        monkeypatch.setattr(service, "answer", refused)
+
+    yield refuse
+    monkeypatch.setattr(service, "answer", answer)
+
+
+def rescale(source, new, *options):
+    return ("rescale", source, new, "params/w", "--by", "2", "--optimizer", "keep", *options)
+
+
+def run_at(service, tmp_path):
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        manager.save(100, args=ocp.args.StandardSave(TREE))
+    return uploaded(service, tmp_path / "run", f"{service.root}/run")
+
+
+@pytest.mark.parametrize("status", ANSWERS)
+@pytest.mark.parametrize("how", [{}, {"use_ocdbt": False}], ids=["ocdbt", "per-leaf"])
+def test_a_finished_result_is_neither_done_nor_another_where_a_file_is_not_given(
+    service, refusing, surgery, tmp_path, status, how
+):
+    """`--force` was advised, which makes a good result anew."""
+    source = uploaded(service, saved(tmp_path / "ck", **how), f"{service.root}/ck")
+    words = rescale(source, f"{service.root}/new", "--resume")
+    assert surgery(*words).code == 0
+    there = below(service)
+    codes = {}
+    for name in there:
+        refusing(status, name)
+        ended = surgery(*words)
+        said = f"{ended.out}{ended.err}"
+        assert ended.code in (0, 3), (name, said)
+        if ended.code == 3:
+            assert "cannot be read" in said, (name, said)
+            assert "--force" not in said, (name, said)
+            assert "surgery rescue" not in said, (name, said)
+        codes[name.rpartition("/")[2]] = ended.code
+        assert below(service) == there, name
+    assert codes["surgery.json"] == codes["_METADATA"] == 3
+    refusing(status)
+    ended = surgery(*words, "--json")
+    assert (ended.code, ended.document["is_repeated"]) == (0, True)
+
+
+@pytest.mark.parametrize("status", ANSWERS)
+@pytest.mark.parametrize("again", [(), ("--resume",), ("--dry-run",), ("--resume", "--dry-run")])
+def test_the_step_that_was_made_is_not_read_in_the_place_of_the_one_it_was_made_of(
+    service, refusing, surgery, tmp_path, status, again
+):
+    root = run_at(service, tmp_path)
+    words = rescale(root, root, "--as-step", "150")
+    assert surgery(*words, "--resume").code == 0
+    there = below(service, "run/")
+    for name in [name for name in there if name.startswith("run/150/")]:
+        refusing(status, name)
+        ended = surgery(*words, *again)
+        said = f"{ended.out}{ended.err}"
+        assert "gcloud storage rm -r" not in said or "--resume" not in again, (name, said)
+        assert "aws s3 rm" not in said or "--resume" not in again, (name, said)
+        assert "(the source) is read now" not in said, (name, said)
+        assert below(service, "run/") == there, name
+        if name == "run/150/surgery.json" and "--resume" in again:
+            assert ended.code == 3, said
+
+
+@pytest.mark.parametrize("status", ANSWERS)
+def test_what_is_asked_first_only_is_not_guessed_either(
+    service, refusing, surgery, tmp_path, monkeypatch, status
+):
+    """One answer that was lost, of the record that says what was read, and the next one of the same is there."""
+    root = run_at(service, tmp_path)
+    words = rescale(root, root, "--as-step", "150", "--resume")
+    assert surgery(*words).code == 0
+    answer, refused = service.answer, []
+    as_elsewhere(service)
+
+    async def once(request):
+        if unquote(request.path).endswith("/run/150/surgery.json") and len(refused) < 6:
+            refused.append(request)
+            return service.refusal(status, "no")
+        return await answer(request)
+
+    monkeypatch.setattr(service, "answer", once)
+    ended = surgery(*words)
+    assert (ended.code, bool(refused)) in ((3, True), (0, True)), ended
+    assert "150' (the source)" not in ended.err
+
+
+@pytest.mark.parametrize("status", ANSWERS)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("verify", "{new}"),
+        ("seal", "{new}"),
+        ("log", "{new}"),
+        ("rescale", "{ck}", "{new}", "params/w", "--by", "3", "--optimizer", "keep", "--force"),
+        ("doctor", "{root}"),
+    ],
+    ids=lambda words: " ".join((words[0], *words[2:])[:6]),
+)
+def test_nor_by_any_other_command(service, refusing, surgery, tmp_path, status, words):
+    places = {"ck": f"{service.root}/ck", "new": f"{service.root}/new", "root": service.root}
+    uploaded(service, saved(tmp_path / "ck"), places["ck"])
+    assert surgery(*rescale(places["ck"], places["new"])).code == 0
+    there = below(service)
+    typed = [word.format_map(places) for word in words]
+    for name in there:
+        refusing(status, name)
+        ended = surgery(*typed)
+        said = f"{ended.out}{ended.err}"
+        assert "surgery rescue" not in said, (name, said)
+        if words[0] == "doctor":
+            assert "damaged" not in said, (name, said)
+        elif words[0] == "rescale":  # what it replaces need not be read
+            assert ended.code in (0, 3, 4), (name, said)
+            for file, content in there.items():
+                service.put("bkt", file, content)
+            for file in set(service.names("new/")) - set(there):
+                service.remove(file)
+        else:
+            assert ended.code in (0, 3), (name, said)
+            for file, content in there.items():
+                service.put("bkt", file, content)
+
+
+def test_nor_where_it_fails_for_ever(bucket, surgery, tmp_path, monkeypatch):
+    """Who tries again for most of a minute does so without waiting."""
+    quick = SimpleNamespace(sleep=lambda seconds: asyncio.sleep(0))
+    monkeypatch.setattr("gcsfs.retry.asyncio", quick)
+    source = uploaded(bucket, saved(tmp_path / "ck"), f"{bucket.root}/ck")
+    words = rescale(source, f"{bucket.root}/new", "--resume")
+    assert surgery(*words).code == 0
+    as_elsewhere(bucket)
+    answer = bucket.answer
+
+    async def failing(request):
+        fails = unquote(request.path).endswith("/new/surgery.json")
+        return bucket.refusal(503, "no") if fails else await answer(request)
+
+    monkeypatch.setattr(bucket, "answer", failing)
+    ended = surgery(*words)
+    assert ended.code == 3, ended
+    assert "nothing of it was taken for an answer" in ended.err
