@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Annotated, Any
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
@@ -15,11 +16,15 @@ from surgery_cli.engine.bounded_reads import Reading, block_reading, met_by
 from surgery_cli.engine.grid import block_shape, relative
 from surgery_cli.engine.reading import Readable
 from surgery_cli.inputs.limits import BLOCKS
+from surgery_cli.store.filesystem.background import in_background
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 if TYPE_CHECKING:
     import numpy as np
+
+_BESIDE_BYTES: Final = 1 << 20
+"""From so many on, a digest takes longer than a thread to begin: 0.6 ms, and about 0.3."""
 
 
 class LeafDigest(msgspec.Struct, frozen=True):
@@ -119,6 +124,15 @@ def checksum(values: np.ndarray[Any, Any]) -> bytes:
     import xxhash
 
     return xxhash.xxh3_128_digest(c_order_bytes(values))
+
+
+def digest_beside(values: np.ndarray[Any, Any]) -> Future[bytes]:
+    """SHA-256 of a block, made while something else is done; at once where a thread takes longer to begin."""
+    if values.nbytes >= _BESIDE_BYTES:
+        return in_background(block_digest, values)
+    made: Future[bytes] = Future()
+    made.set_result(block_digest(values))
+    return made
 
 
 def c_order_bytes(values: np.ndarray[Any, Any]) -> Any:

@@ -17,7 +17,7 @@ from surgery_cli.engine.bands import loaded
 from surgery_cli.engine.checked_source import CheckedSource, Recorded
 from surgery_cli.engine.checks import Checks, Watched, refuse_breaches
 from surgery_cli.engine.decoding import held_bytes, is_read_once
-from surgery_cli.engine.digests import Digester, block_digest, checksum
+from surgery_cli.engine.digests import Digester, block_digest, checksum, digest_beside
 from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.engine.executed import Executed
 from surgery_cli.engine.forecast import pending_bytes, reading_bytes
@@ -31,7 +31,6 @@ from surgery_cli.engine.measurements import Measurements
 from surgery_cli.engine.progress import Meter
 from surgery_cli.engine.reading import CountedSource, Readable
 from surgery_cli.engine.stream import COMMITS, Stream
-from surgery_cli.store.filesystem.background import in_background
 from surgery_cli.store.write.item_plan import PlannedLeaf
 from surgery_cli.store.write.item_writer import ItemWriter
 from surgery_cli.store.write.journal import Journal
@@ -255,7 +254,7 @@ class Execution:
         values = leaf.block(window, band, self._stream.budget)
         self._look(leaf.planned, window, values, leaf.watched)
         planned, written = leaf.planned, 0
-        coming = in_background(block_digest, values)  # beside what encodes them
+        coming = digest_beside(values)  # which are encoded meanwhile
         for part in leaf.parts_to_write(window):
             chunk = values if part == window else values[relative(part, window)]
             into.write(planned, part, chunk)

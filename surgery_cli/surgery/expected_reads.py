@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from surgery_cli.draft.expression import Stored, stored_in
+from surgery_cli.draft.expression import Recipe, Stored, stored_in
 from surgery_cli.engine.sights import judged_recipes
 from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -38,10 +38,7 @@ def reads_expected(prepared: Prepared) -> list[Reads]:
     found: dict[int, Reads] = {}
     if all(filesystem.requests_at_once(place) == 1 for place in _places(prepared)):
         return []
-    computed = [leaf for item in prepared.plans.values() for leaf in item.computed]
-    judged = judged_recipes(prepared.draft.checks, computed)
-    packed = [leaf for item in prepared.plans.values() for leaf in item.packed]
-    for stored in stored_in(*(leaf.recipe for leaf in (*computed, *packed)), *judged):
+    for stored in stored_in(*recipes_read(prepared)):
         if (there := array_of(prepared, stored)) is not None:
             _of(found, there[0]).names.add(there[1].name)
     for name, item in prepared.plans.items():
@@ -50,6 +47,14 @@ def reads_expected(prepared: Prepared) -> list[Reads]:
             for taken in leaf.taken:
                 _of(found, taken.store).encoded.add(taken.array.name)
     return [Reads(store, names - encoded, encoded) for store, names, encoded in found.values()]
+
+
+def recipes_read(prepared: Prepared) -> list[Recipe]:
+    """All that is computed, for the result or for a check."""
+    computed = [leaf for item in prepared.plans.values() for leaf in item.computed]
+    packed = [leaf for item in prepared.plans.values() for leaf in item.packed]
+    judged = judged_recipes(prepared.draft.checks, computed)
+    return [*(leaf.recipe for leaf in (*computed, *packed)), *judged]
 
 
 def _of(found: dict[int, Reads], store: ArrayStore) -> Reads:

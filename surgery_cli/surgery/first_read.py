@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from surgery_cli.draft.expression import Stored
+from surgery_cli.draft.expression import Stored, stored_in
 from surgery_cli.draft.kernel import Window
 from surgery_cli.draft.reads import reads
 from surgery_cli.engine.bands import bands_of
@@ -12,22 +12,27 @@ from surgery_cli.store.orbax.ocdbt import SMALL_BYTES
 from surgery_cli.store.write.item_plan import PlannedLeaf
 from surgery_cli.store.write.sidecars import write_shape
 from surgery_cli.store.write.writing_order import together
-from surgery_cli.surgery.expected_reads import array_of, expect_reads
+from surgery_cli.surgery.expected_reads import array_of, expect_reads, recipes_read
 from surgery_cli.surgery.run import Run
 
 
 def begin_to_read(run: Run) -> None:
     """Tell the stores what will be read of them; where reads are requests, ask for what is read first.
 
-    That is an array which the first leaf reads whole, and once. Who goes on from an earlier run may need less.
+    That is an array which the first leaf reads whole, and once, and nothing else does. Who goes on from an earlier run
+    may need less.
     """
     expected = expect_reads(run.prepared)
     computed = next((item.computed for item in run.prepared.plans.values() if item.computed), ())
     is_alone = run.head is None and run.company is None
     if not (expected and computed and is_alone):
         return
-    stored = _read_at_once(together(computed)[0], run)
-    there = None if stored is None else array_of(run.prepared, stored)
+    first = together(computed)[0]
+    stored = _read_at_once(first, run)
+    others = [recipe for recipe in recipes_read(run.prepared) if recipe is not first.recipe]
+    if stored is None or stored in stored_in(*others):  # which share what is read once
+        return
+    there = array_of(run.prepared, stored)
     if there is not None and there[1].stored_bytes > SMALL_BYTES:
         there[0].begin_reading(there[1].name)
 

@@ -61,6 +61,23 @@ def test_what_is_read_first_is_asked_for_before_the_destination_is_seen_to(servi
     assert large[0] < copies[0]
 
 
+def test_what_two_leaves_are_made_of_is_read_once(service, tmp_path):
+    """The read that began before it was known who needs it came beside the one that both share."""
+    there = uploaded(service, saved(tmp_path / "ck", TREE), f"{service.root}/ck")
+    stored = surgery.inspect(there, ["params/layers_1"]).leaves[0].stored_bytes
+    both = ("params/layers_1", "params/another")
+    plan = plan_of(
+        [
+            operation_from_options("copy", {"at": both[0], "to": both[1]}),
+            *(operation_from_options("rescale", {"at": at, "by": 3.0}) for at in both),
+        ]
+    )
+    service.log.clear()
+    surgery.apply(there, f"{service.root}/new", plan)
+    large = [r.sent for r in service.log if r.kind == "read" and r.sent > 1 << 20]
+    assert sum(large) <= 1.05 * stored
+
+
 @pytest.mark.parametrize("how", [{}, {"use_zarr3": True}], ids=str)
 def test_a_tree_of_one_node_is_read_once(service, tmp_path, how):
     """It was read for what is stored where, by whoever reads a leaf, and in the copy by whoever changes it."""
