@@ -83,10 +83,11 @@ def beside_taken(taken: Taken) -> list[str]:
     """What is to be said of slots of a donor that go on here: what differs, and on what they rest."""
     apart = [f"{one}, so that the steps are not those of there" for one in taken.apart]
     under = [_assumed(clock) for clock in taken.clocks if not clock.is_sure]
-    instead = (
-        worded("{optimizer: warm} or `reset` restarts them instead") if taken.one_sided else ""
-    )
-    return [*apart, *under, *taken.one_sided, *filter(None, (instead,))]
+    sided = [(one.sentence(), one.changes_slots) for one in taken.one_sided]
+    steps = [sentence for sentence, changes_slots in sided if sentence and not changes_slots]
+    slots = [sentence for sentence, changes_slots in sided if sentence and changes_slots]
+    instead = [worded("{optimizer: warm} or `reset` restarts them instead")] if slots else []
+    return [*apart, *steps, *under, *slots, *instead]
 
 
 def _assumed(clock: Clocked) -> str:

@@ -20,7 +20,7 @@ from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS, standing
 from surgery_cli.optimizer.follow.decays import Decays, decays_tried
 from surgery_cli.optimizer.follow.donor_numbers import Shared, shared_numbers
 from surgery_cli.optimizer.follow.donor_schedules import Schedules
-from surgery_cli.optimizer.follow.donor_settings import one_sided_settings, why_of_clock
+from surgery_cli.optimizer.follow.donor_settings import OneSided, one_sided_settings, why_of_clock
 from surgery_cli.optimizer.follow.donor_untold import (
     counted_apart,
     unsaid,
@@ -50,7 +50,7 @@ class Taken(msgspec.Struct):
     assumed: dict[LeafPath, Assumption] = {}
     clocks: tuple[Clocked, ...] = ()
     apart: tuple[str, ...] = ()
-    one_sided: tuple[str, ...] = ()
+    one_sided: tuple[OneSided, ...] = ()
 
 
 class Donors:
@@ -108,8 +108,7 @@ class Donors:
             self._schedules[origin.source] = schedules
         apart += schedules.apart(pairs)
         alike = self._alike(pairs, origin.source, draft)
-        one_sided = tuple(sentence for one in sided if (sentence := one.sentence()))
-        return Taken(found, "", alike, clocks, tuple(apart), one_sided)
+        return Taken(found, "", alike, clocks, tuple(apart), tuple(sided))
 
     def _uncompared(self, slots: Sequence[Slot], draft: Draft) -> str:
         """Why counts beside these slots cannot be compared: each is several numbers, as in an ensemble."""
