@@ -184,7 +184,7 @@ def test_a_decay_that_both_sides_store_is_the_one_that_sizes_are_told_by(surgery
     grads = jax.tree.map(lambda leaf: 0.01 * leaf, start)
     state, states = tx.init(start), {}
     for step in range(1, MANY + 1):
-        updates, state = tx.update(grads, state, start)
+        _, state = tx.update(grads, state, start)
         if step in (FEW, MANY):
             states[step] = {"params": start, "opt_state": state}
     run, donor = (saved(tmp_path / str(steps), states[steps]) for steps in (FEW, MANY))

@@ -130,7 +130,8 @@ class Donors:
     def _param_of(self, other: Slot, donor: str) -> LeafRef:
         """A param that has a slot in the same tree of a donor: the same for whichever of them."""
         every = (slot for slots in self._of(donor).values() for slot in slots)
-        return LeafRef(donor, next(slot.param for slot in every if slot.node == other.node))
+        place = self._scene.open(donor)[1].address  # a plan's name for it says nothing outside
+        return LeafRef(place, next(slot.param for slot in every if slot.node == other.node))
 
     def _counted_apart(
         self, pairs: Sequence[tuple[Slot, Slot]], donor: str, draft: Draft
