@@ -3,6 +3,7 @@
 import functools
 import itertools
 import json
+import re
 import shlex
 
 import jax
@@ -146,6 +147,38 @@ def test_with_the_count_named_the_run_resumes_as_the_donor_would(graft):
     assert policies(done) == {"donor"}
     own = steps_of("adam", trained("adam", 400, seed=1))
     np.testing.assert_allclose(steps_of("adam", state), own, rtol=1e-6)
+
+
+@pytest.mark.parametrize("is_here", [False, True])
+def test_a_count_that_stands_elsewhere_in_the_donor_is_taken_as_it_is_said(
+    surgery, tmp_path, is_here
+):
+    """`replace` of 'opt_state/0/count' from a donor of `inject_hyperparams` was advised, where no such path is."""
+    plain, injected = (
+        lambda steps: after(optax.adam(LR), 1.0, steps),
+        lambda steps: after(optax.inject_hyperparams(optax.adam)(LR), 1.0, steps),
+    )
+    here, there = (injected, plain) if is_here else (plain, injected)
+    run, donor = saved(tmp_path / "run", here(30)), saved(tmp_path / "donor", there(3))
+    words = ("replace", run, tmp_path / "new", "params", "--with", donor)
+    kind = ("--optimizer-kind", "adam", "--json")
+    (note,) = [n for n in surgery(*words, *kind).document["notes"] if "to take them" in n]
+    (edit,) = re.findall(r"put `({.*?})` before this edit, in a plan", note)
+    told = tmp_path / "told"
+    assert surgery("rescale", donor, told, "params/a", "--by", "1", *kind[:2]).code == 0
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        f"optimizer_kind: adam\nedits:\n- {edit}\n- {{op: replace, at: params, with: {donor}}}\n".replace(
+            str(donor), str(told)
+        )
+    )
+    assert surgery("apply", run, tmp_path / "both", plan).code == 0
+    with ocp.StandardCheckpointer() as checkpointer:
+        state = checkpointer.restore(tmp_path / "both", here(30))["opt_state"]
+    inner = state.inner_state if is_here else state
+    own = there(3)["opt_state"]
+    expected = own if is_here else own.inner_state
+    jax.tree.map(np.testing.assert_array_equal, inner[0], expected[0])
 
 
 def test_a_count_without_its_slots_is_said_with_what_it_does(graft):

@@ -25,7 +25,8 @@ _CORRECTED: Final = 1.03
 class Clocked(msgspec.Struct, frozen=True):
     """A clock under which slots go on, and what it and their own have counted; None where nobody knows.
 
-    ``decays`` are those of the slots, where they were tried out; ``sizes`` says for whom sizes of steps are told.
+    ``decays`` are those of the slots, where they were tried out; ``sizes`` says for whom sizes of steps are told,
+    ``there`` where their own clock stands in a donor.
     """
 
     path: LeafPath
@@ -34,6 +35,7 @@ class Clocked(msgspec.Struct, frozen=True):
     ours: float | None
     decays: Decays | None = None
     sizes: Sizes = Sizes()
+    there: LeafPath | None = None
 
     @property
     def is_sure(self) -> bool:

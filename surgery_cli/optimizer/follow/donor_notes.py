@@ -11,6 +11,7 @@ from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import Problem
 from surgery_cli.optimizer.follow.clock_agreement import Clocked
 from surgery_cli.optimizer.follow.donor_slots import Taken
+from surgery_cli.optimizer.follow.donor_untold import taking_the_count
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import Text, joined, worded
 from surgery_cli.words.notes import Consequence, Note, Remark
@@ -24,7 +25,7 @@ class Grafts:
     def __init__(self) -> None:
         self._taken: Counter[tuple[str, tuple[str, ...]]] = Counter()
         self._left: dict[tuple[str, str], list[LeafPath]] = {}
-        self._apart: dict[tuple[str, LeafPath], None] = {}
+        self._apart: dict[tuple[str, LeafPath], LeafPath | None] = {}
 
     def add(self, source: str, slots: Sequence[Slot], taken: Taken) -> None:
         """The slots of one param, and what the donor has for them."""
@@ -33,7 +34,7 @@ class Grafts:
         elif taken.because:
             paths = [slot.path for slot in slots]
             self._left.setdefault((source, taken.because), []).extend(paths)
-            self._apart.update(((source, c.path), None) for c in taken.clocks if not c.agrees)
+            self._apart.update(((source, c.path), c.there) for c in taken.clocks if not c.agrees)
 
     def notes(
         self, draft: Draft, edited: Collection[LeafPath], after: Mapping[LeafPath, Output]
@@ -52,10 +53,10 @@ class Grafts:
             are = "is" if len(paths) == 1 else "are"
             said = f"{_slots(len(paths))} {are} not taken from '{source}', but {_instead(len(paths), stay)}: "
             found.append(Consequence(DocsPage.DONOR_SLOTS, Text(said, because)))
-        for source, clock in self._apart:
+        for (source, clock), there in self._apart.items():
             driven = draft.driven_by(clock)
-            if all(slot.param in edited for slot in driven):
-                found.append(_with_the_count(source, clock, driven))
+            if there is not None and all(slot.param in edited for slot in driven):
+                found.append(_with_the_count(source, clock, there, driven))
         return found
 
 
@@ -70,12 +71,11 @@ def _instead(count: int, stay: int) -> str:
     )
 
 
-def _with_the_count(source: str, clock: LeafPath, slots: Sequence[Slot]) -> Remark:
+def _with_the_count(source: str, clock: LeafPath, there: LeafPath, slots: Sequence[Slot]) -> Remark:
     """What takes slots along where all that a clock drives comes from a donor."""
     said = "" if all(slot.power is not None for slot in slots) else ", and say `--optimizer-kind`"
     return Remark(
-        DocsPage.DONOR_SLOTS,
-        f"to take them, `replace` '{clock}' from '{source}' in the same edit{said}",
+        DocsPage.DONOR_SLOTS, f"to take them, {taking_the_count(clock, there, source)}{said}"
     )
 
 

@@ -145,9 +145,10 @@ class Donors:
                 there = counterpart(path, slot, other)
                 if there is not None and there in tree and tree[there].size == 1:
                     theirs = self._scene.number(LeafRef(donor, there))
-                    clock = Clocked(path, "", theirs, self._standing(path, draft))
+                    ours = self._standing(path, draft)
+                    clock = Clocked(path, "", theirs, ours, there=there)
                     if not clock.is_sure:
-                        yield counted_apart(clock)
+                        yield counted_apart(clock, donor)
 
     def _shared(
         self, pairs: Sequence[tuple[Slot, Slot]], donor: str, draft: Draft
@@ -215,10 +216,11 @@ class Donors:
             if clock is None or clock.drives not in NEEDS_SLOTS:
                 continue
             same = [p for p in other.clocks if p in there and there[p].drives == clock.drives]
-            theirs = self._scene.number(LeafRef(donor, same[0])) if len(same) == 1 else None
+            place = same[0] if len(same) == 1 else None
+            theirs = self._scene.number(LeafRef(donor, place)) if place is not None else None
             sizes = sizes_under_another_count(slot, draft, self._scene.number)
             ours = self._standing(path, draft)
-            yield Clocked(path, clock.drives, theirs, ours, decays, sizes)
+            yield Clocked(path, clock.drives, theirs, ours, decays, sizes, place)
 
     def _clock_of_donor(self, path: LeafPath, draft: Draft) -> Clock | None:
         """What a clock counts that was itself taken from a donor."""
