@@ -550,3 +550,33 @@ def searched(steps, seed):
         updates, state = update(gradients, state, params)
         params = jax.tree.map(lambda p, u: np.asarray(p - 0.1 * u), params, updates)
     return {"params": params, "opt_state": state}
+
+
+ENDS = {
+    "taken by name": ("{op: replace, at: opt_state/0, with: d}", False),
+    "set by name": ("{op: replace, at: [opt_state/0/mu, opt_state/0/nu], with: 0.5}", False),
+    "taken in part": ("{op: replace, at: opt_state/0/mu, with: d}", True),
+    "scaled": ("{op: rescale, at: params, by: 2}", True),
+    "nothing": ("{op: rescale, at: step, by: 1, optional: true}", True),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_slots_that_a_later_edit_takes_by_name_are_not_said_to_restart(surgery, tmp_path, name):
+    edit, is_said = ENDS[name]
+    run, donor = saved(tmp_path / "run", trained("adam", 400)), tmp_path / "donor"
+    saved(donor, trained("adam", 3, seed=1))
+    plan, first = tmp_path / "plan.yaml", "{op: replace, at: params, with: d, twins: named}"
+    plan.write_text(f"sources: {{d: {donor}}}\noptimizer_kind: adam\nedits:\n- {first}\n- {edit}\n")
+    done = surgery("apply", run, tmp_path / "new", plan, "--json")
+    assert done.code == 0, done.err
+    said = [n for n in done.document["notes"] if "not taken from" in n or "to take them" in n]
+    assert bool(said) == is_said
+    with ocp.StandardCheckpointer() as checkpointer:
+        new = checkpointer.restore(tmp_path / "new", trained("adam", 400))["opt_state"][0]
+    theirs = trained("adam", 3, seed=1)["opt_state"][0]
+    is_theirs = all(
+        np.array_equal(one, other)
+        for one, other in zip(jax.tree.leaves(new), jax.tree.leaves(theirs), strict=True)
+    )
+    assert is_theirs == (name == "taken by name")

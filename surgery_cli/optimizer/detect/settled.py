@@ -27,8 +27,9 @@ class Settled(
     """What a record keeps of the slots of one field, so that a later run on the result need not be told again.
 
     ``node`` is the spelling of the node that mirrors the params, ``name`` the field. ``by`` says how the rest is known
-    (see ``Slot.known_by``); of ``undecided`` slots nothing is, and no later look shall decide otherwise. ``kinds`` are
-    those that the state may be by somebody's word. Of a copy of the params beside the optimizer state, no more is kept.
+    (see ``Slot.known_by``); of ``undecided`` slots nothing is, or not what is left of their start, and no later look
+    shall decide otherwise. ``kinds`` are those that the state may be by somebody's word. Of a copy of the params
+    beside the optimizer state, no more is kept.
     """
 
     node: str

@@ -12,6 +12,7 @@ from surgery_cli.errors import Problem
 from surgery_cli.optimizer.follow.clock_agreement import Clocked
 from surgery_cli.optimizer.follow.donor_slots import Taken
 from surgery_cli.optimizer.follow.donor_untold import taking_the_count
+from surgery_cli.optimizer.follow.outdated_notes import SlotConsequence, SlotRemark, as_seen
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import Text, joined, worded
 from surgery_cli.words.notes import Consequence, Note, Remark
@@ -52,11 +53,15 @@ class Grafts:
             stay = sum(path in after and after[path].policy == "keep" for path in paths)
             are = "is" if len(paths) == 1 else "are"
             said = f"{_slots(len(paths))} {are} not taken from '{source}', but {_instead(len(paths), stay)}: "
-            found.append(Consequence(DocsPage.DONOR_SLOTS, Text(said, because)))
+            note = SlotConsequence(DocsPage.DONOR_SLOTS, Text(said, because))
+            note.seen = as_seen(paths, after, draft.leaves)
+            found.append(note)
         for (source, clock), there in self._apart.items():
             driven = draft.driven_by(clock)
             if there is not None and all(slot.param in edited for slot in driven):
-                found.append(_with_the_count(source, clock, there, driven))
+                advice = _with_the_count(source, clock, there, driven)
+                advice.seen = as_seen((slot.path for slot in driven), after, draft.leaves)
+                found.append(advice)
         return found
 
 
@@ -71,10 +76,12 @@ def _instead(count: int, stay: int) -> str:
     )
 
 
-def _with_the_count(source: str, clock: LeafPath, there: LeafPath, slots: Sequence[Slot]) -> Remark:
+def _with_the_count(
+    source: str, clock: LeafPath, there: LeafPath, slots: Sequence[Slot]
+) -> SlotRemark:
     """What takes slots along where all that a clock drives comes from a donor."""
     said = "" if all(slot.power is not None for slot in slots) else ", and say `--optimizer-kind`"
-    return Remark(
+    return SlotRemark(
         DocsPage.DONOR_SLOTS, f"to take them, {taking_the_count(clock, there, source)}{said}"
     )
 
