@@ -19,6 +19,7 @@ from surgery_cli.optimizer.follow.hyperparameters import (
     rounding_notes,
 )
 from surgery_cli.optimizer.follow.memories import memory_notes
+from surgery_cli.optimizer.follow.outdated_notes import without_outdated
 from surgery_cli.optimizer.follow.scheduled import refuse_overwritten
 from surgery_cli.optimizer.follow.stated_kinds import stated_kind_notes
 from surgery_cli.optimizer.follow.untold_counters import untold_counter_notes
@@ -89,7 +90,7 @@ def resolve(
     for index, edit in enumerate(plan.edits):
         draft = stage.edited_as_named(draft, edit, index, gathering)
     gathering.raise_if_any()
-    draft = as_format_tells(stage.ended(draft))
+    draft = without_outdated(as_format_tells(stage.ended(draft)))
     refuse_unstorable(draft, () if plan.output is not None else draft.items.first_keys)
     numbers_noted = _numbers_kept(draft, known, stage)
     notes = _notes(draft, plan, stage.fingerprints)

@@ -14,6 +14,7 @@ from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.optimizer.follow.clock_agreement import Clocked
 from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS
 from surgery_cli.optimizer.follow.decays import decays_tried
+from surgery_cli.optimizer.follow.step_sizes import sizes_under_another_count
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
@@ -82,7 +83,14 @@ def clocks_of_others(
                     apart.setdefault((own.source, other), []).append(slot)
         for (name, other), slots in apart.items():
             theirs = number(sources[name], other)
-            clocked = Clocked(path, clock.drives, theirs, ours, decays_tried(slots))
+            sizes = sizes_under_another_count(
+                slots[0],
+                draft,
+                lambda ref: (
+                    number(sources[ref.source], ref.path) if ref.source in sources else None
+                ),
+            )
+            clocked = Clocked(path, clock.drives, theirs, ours, decays_tried(slots), sizes)
             if not clocked.agrees:
                 said = f"'{path}' comes from '{home.source}', and {counted(len(slots), 'slot')} that it drives from "
                 said += f"'{name}': {clocked.shifted}"

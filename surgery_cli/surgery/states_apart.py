@@ -15,6 +15,7 @@ from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.optimizer.follow.clock_agreement import Clocked
 from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS, has_restarted
 from surgery_cli.optimizer.follow.decays import decays_tried
+from surgery_cli.optimizer.follow.step_sizes import sizes_under_another_count
 from surgery_cli.planning import Plan
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.arrived_states import as_it_stands, clocks_of_others, copies_of_others
@@ -158,7 +159,12 @@ class Comparison:
                 continue
             ours = self.number(sources[origin.source], origin.path)
             theirs = self.number(self._checkpoint, clock.path)
-            clocked = Clocked(path, clock.drives, theirs, ours, decays_tried(own))
+            sizes = sizes_under_another_count(
+                own[0],
+                draft,
+                lambda ref: self.number(sources.get(ref.source, self._checkpoint), ref.path),
+            )
+            clocked = Clocked(path, clock.drives, theirs, ours, decays_tried(own), sizes)
             if not clocked.agrees:
                 said = f"'{path}' comes from '{origin.source}', and {_slots(own)} that it drives do not"
                 said += f": {clocked.shifted}"

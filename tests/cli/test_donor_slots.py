@@ -3,6 +3,7 @@
 import functools
 import itertools
 import json
+import re
 import shlex
 
 import jax
@@ -146,6 +147,38 @@ def test_with_the_count_named_the_run_resumes_as_the_donor_would(graft):
     assert policies(done) == {"donor"}
     own = steps_of("adam", trained("adam", 400, seed=1))
     np.testing.assert_allclose(steps_of("adam", state), own, rtol=1e-6)
+
+
+@pytest.mark.parametrize("is_here", [False, True])
+def test_a_count_that_stands_elsewhere_in_the_donor_is_taken_as_it_is_said(
+    surgery, tmp_path, is_here
+):
+    """`replace` of 'opt_state/0/count' from a donor of `inject_hyperparams` was advised, where no such path is."""
+    plain, injected = (
+        lambda steps: after(optax.adam(LR), 1.0, steps),
+        lambda steps: after(optax.inject_hyperparams(optax.adam)(LR), 1.0, steps),
+    )
+    here, there = (injected, plain) if is_here else (plain, injected)
+    run, donor = saved(tmp_path / "run", here(30)), saved(tmp_path / "donor", there(3))
+    words = ("replace", run, tmp_path / "new", "params", "--with", donor)
+    kind = ("--optimizer-kind", "adam", "--json")
+    (note,) = [n for n in surgery(*words, *kind).document["notes"] if "to take them" in n]
+    (edit,) = re.findall(r"put `({.*?})` before this edit, in a plan", note)
+    told = tmp_path / "told"
+    assert surgery("rescale", donor, told, "params/a", "--by", "1", *kind[:2]).code == 0
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        f"optimizer_kind: adam\nedits:\n- {edit}\n- {{op: replace, at: params, with: {donor}}}\n".replace(
+            str(donor), str(told)
+        )
+    )
+    assert surgery("apply", run, tmp_path / "both", plan).code == 0
+    with ocp.StandardCheckpointer() as checkpointer:
+        state = checkpointer.restore(tmp_path / "both", here(30))["opt_state"]
+    inner = state.inner_state if is_here else state
+    own = there(3)["opt_state"]
+    expected = own if is_here else own.inner_state
+    jax.tree.map(np.testing.assert_array_equal, inner[0], expected[0])
 
 
 def test_a_count_without_its_slots_is_said_with_what_it_does(graft):
@@ -517,3 +550,33 @@ def searched(steps, seed):
         updates, state = update(gradients, state, params)
         params = jax.tree.map(lambda p, u: np.asarray(p - 0.1 * u), params, updates)
     return {"params": params, "opt_state": state}
+
+
+ENDS = {
+    "taken by name": ("{op: replace, at: opt_state/0, with: d}", False),
+    "set by name": ("{op: replace, at: [opt_state/0/mu, opt_state/0/nu], with: 0.5}", False),
+    "taken in part": ("{op: replace, at: opt_state/0/mu, with: d}", True),
+    "scaled": ("{op: rescale, at: params, by: 2}", True),
+    "nothing": ("{op: rescale, at: step, by: 1, optional: true}", True),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_slots_that_a_later_edit_takes_by_name_are_not_said_to_restart(surgery, tmp_path, name):
+    edit, is_said = ENDS[name]
+    run, donor = saved(tmp_path / "run", trained("adam", 400)), tmp_path / "donor"
+    saved(donor, trained("adam", 3, seed=1))
+    plan, first = tmp_path / "plan.yaml", "{op: replace, at: params, with: d, twins: named}"
+    plan.write_text(f"sources: {{d: {donor}}}\noptimizer_kind: adam\nedits:\n- {first}\n- {edit}\n")
+    done = surgery("apply", run, tmp_path / "new", plan, "--json")
+    assert done.code == 0, done.err
+    said = [n for n in done.document["notes"] if "not taken from" in n or "to take them" in n]
+    assert bool(said) == is_said
+    with ocp.StandardCheckpointer() as checkpointer:
+        new = checkpointer.restore(tmp_path / "new", trained("adam", 400))["opt_state"][0]
+    theirs = trained("adam", 3, seed=1)["opt_state"][0]
+    is_theirs = all(
+        np.array_equal(one, other)
+        for one, other in zip(jax.tree.leaves(new), jax.tree.leaves(theirs), strict=True)
+    )
+    assert is_theirs == (name == "taken by name")

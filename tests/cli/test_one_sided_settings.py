@@ -38,7 +38,10 @@ def saved(path, state):
 
 
 def grafted(surgery, tmp_path, here, there, *options):
-    run, donor = saved(tmp_path / "run", here), saved(tmp_path / "donor", there)
+    """Layer b of a donor in a run; ``there`` is None where the donor is there already."""
+    run, donor = saved(tmp_path / "run", here), tmp_path / "donor"
+    if there is not None:
+        saved(donor, there)
     words = ("replace", run, tmp_path / "new", "params/b", "--with", donor, *options)
     done = surgery(*words, "--json")
     (notes,) = [[n for n in done.document["notes"] if " slot" in n and f"'{donor}'" in n]]
@@ -140,3 +143,78 @@ def test_under_another_count_no_size_of_steps_is_told_by_settings_that_one_side_
     assert "it has counted 31 there" in note
     assert "times as large" not in note
     assert "nor is it known that both go by the same settings" in note
+
+
+AFTER_THE_SLOTS = [
+    ("adam", "eps", 1.0, 1e-8),
+    ("adam", "eps_root", 1e-2, 0.0),
+    ("adamw", "eps", 1.0, 1e-8),
+    ("adamw", "weight_decay", 0.5, 1e-4),
+    ("rmsprop", "eps", 1.0, 1e-8),
+    ("adagrad", "eps", 1.0, 1e-7),
+    ("lion", "weight_decay", 0.5, 1e-3),
+]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+@pytest.mark.parametrize(("name", "setting", "value", "usual"), AFTER_THE_SLOTS)
+def test_a_setting_that_changes_steps_after_the_slots_is_said(
+    surgery, tmp_path, name, setting, value, usual, is_there
+):
+    make = getattr(optax, name)
+    stored, plain = optax.inject_hyperparams(make)(1e-2, **{setting: value}), make(1e-2)
+    there, here = (stored, plain) if is_there else (plain, stored)
+    kind = ("--optimizer-kind", name)
+    copied(surgery, tmp_path, trained(there), *kind)
+    note, policies, state = grafted(surgery, tmp_path, trained(here), None, *kind)
+    assert policies == {"donor"}
+    sides = ("there", "here") if is_there else ("here", "there")
+    assert f"hyperparams/{setting}' is {value:g} {sides[0]}, and what {setting} is" in note
+    assert f"with {usual:g} {sides[1]}, the default of optax" in note
+    assert "restarts them instead" not in note  # new slots would meet it as well
+    assert step_of_b(here, state) != pytest.approx(step_of_b(there, trained(there)), rel=1e-2)
+
+
+def copied(surgery, tmp_path, state, *kind):
+    """A copy of a donor whose record says its kind."""
+    saved(tmp_path / "unsaid", state)
+    words = ("rescale", tmp_path / "unsaid", tmp_path / "donor", "params/a", "--by", "1")
+    assert surgery(*words, *kind).code == 0
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "nadam", "radam", "lamb", "rmsprop", "lion"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_no_setting_that_has_the_default_of_its_factory_is_said(surgery, tmp_path, name, is_there):
+    make = getattr(optax, name)
+    stored, plain = optax.inject_hyperparams(make)(1e-2), make(1e-2)
+    there, here = (stored, plain) if is_there else (plain, stored)
+    kind = ("--optimizer-kind", name)
+    copied(surgery, tmp_path, trained(there), *kind)
+    note, policies, state = grafted(surgery, tmp_path, trained(here), None, *kind)
+    assert policies == {"donor"}
+    assert "hyperparams" not in note
+    np.testing.assert_allclose(step_of_b(here, state), step_of_b(there, trained(there)), rtol=1e-3)
+
+
+def test_adafactors_clip_at_its_default_is_not_said(surgery, tmp_path):
+    stored = optax.inject_hyperparams(optax.adafactor, static_args=("dtype_momentum",))(1e-2)
+    note, policies, _ = grafted(surgery, tmp_path, trained(optax.adafactor(1e-2)), trained(stored))
+    assert policies == {"donor"}
+    assert "clipping_threshold" not in note
+
+
+def test_of_counts_and_of_settings_that_are_known_to_differ_it_is_said_that_they_do(
+    surgery, tmp_path
+):
+    """ "nor is it known that both go by the same settings" stood there, beside 0.9 and 0.999 on both disks."""
+    here, there = (optax.inject_hyperparams(optax.adam)(1e-2, b2=b2) for b2 in (0.999, 0.9))
+    fewer = jax.tree_util.tree_map_with_path(
+        lambda path, leaf: leaf + 400 if "count" in jax.tree_util.keystr(path) else leaf,
+        trained(here),
+    )
+    note, policies, _ = grafted(surgery, tmp_path, fewer, trained(there))
+    assert "donor" not in policies
+    assert "it has counted 31 there" in note
+    assert "hyperparams/b2', by which they go, is 0.9 there and 0.999 here" in note
+    assert "nor is it known" not in note
+    assert "times as large" not in note

@@ -12,6 +12,7 @@ from optax import contrib
 
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.optimizer.follow.decays import decays_of
+from surgery_cli.optimizer.knowledge.defaults import DEFAULTS
 from surgery_cli.optimizer.knowledge.factories import FACTORIES
 from surgery_cli.optimizer.knowledge.kinds import by_name
 from surgery_cli.optimizer.knowledge.usual_decays import decay_arguments
@@ -49,6 +50,16 @@ def test_every_decay_of_a_moment_of_the_usual_families_is_known(factory: str) ->
 
 def test_no_decay_is_guessed_where_factories_differ() -> None:
     assert decay_arguments(("rms_count",)) == ()  # RMSProp's, or that of schedule-free AdamW
+
+
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_the_table_of_defaults_is_what_the_signatures_say(factory: str) -> None:
+    numbers = {
+        name: default
+        for name, default in defaults(factory).items()
+        if type(default) in (int, float) and name != "learning_rate"
+    }
+    assert DEFAULTS.get(factory, {}) == numbers
 
 
 class Stored:

@@ -19,7 +19,7 @@ from surgery_cli.optimizer.detect.factoring import factoring_of
 from surgery_cli.optimizer.detect.mirrors import Mirror, Pair
 from surgery_cli.optimizer.detect.shapes import relation_in_factored
 from surgery_cli.optimizer.detect.slot_hints import SlotHint
-from surgery_cli.optimizer.detect.starts import begin
+from surgery_cli.optimizer.detect.starts import begin, left_of
 from surgery_cli.optimizer.knowledge.factories import FACTORIES, factories_of, factories_of_both
 from surgery_cli.optimizer.knowledge.kinds import Field
 from surgery_cli.tree.paths import LeafPath
@@ -232,9 +232,11 @@ class Group(msgspec.Struct, kw_only=True):
             "its value" if field.start.stays else "what is left of it by now, 0 if long forgotten"
         )
         why = f"it starts at a setting (`{setting}`, optax's default {field.fresh:g}), which does not follow a factor"
+        settles = left_of(field.fresh, stays=field.start.stays) is not None
+        named = f"add {KIND} with the optax factory, if the script leaves that setting alone"
         return why, (
             worded("add {}, with S {}", InPlan(line), left),
-            f"add {KIND} with the optax factory, if the script leaves that setting alone",
+            *((named,) if settles and self.forced is None else ()),
             LIKE_INIT,
         )
 

@@ -8,10 +8,13 @@ from typing import Any, Final, Literal
 import msgspec
 
 from surgery_cli.draft.assumptions import BY_VALUES, Assumption
+from surgery_cli.draft.placeholders import KIND, slots_line
 from surgery_cli.draft.slots import Faded, Slot
+from surgery_cli.optimizer.detect.groups import LIKE_INIT
 from surgery_cli.optimizer.detect.starts import left_of
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.advice import InPlan, worded
 
 
 class Settled(
@@ -24,8 +27,9 @@ class Settled(
     """What a record keeps of the slots of one field, so that a later run on the result need not be told again.
 
     ``node`` is the spelling of the node that mirrors the params, ``name`` the field. ``by`` says how the rest is known
-    (see ``Slot.known_by``); of ``undecided`` slots nothing is, and no later look shall decide otherwise. ``kinds`` are
-    those that the state may be by somebody's word. Of a copy of the params beside the optimizer state, no more is kept.
+    (see ``Slot.known_by``); of ``undecided`` slots nothing is, or not what is left of their start, and no later look
+    shall decide otherwise. ``kinds`` are those that the state may be by somebody's word. Of a copy of the params
+    beside the optimizer state, no more is kept.
     """
 
     node: str
@@ -52,6 +56,9 @@ _OF_SLOTS: Final = (
 )  # fmt: skip
 """What a slot and the record say of its field alike."""
 
+_MEANING: Final = ("power", "is_even", "is_sign_open", "is_second_moment", "is_params_like")
+"""What a slot of a kind that was said holds, though it is not known what is left of its start."""
+
 
 def _known_of(one: Slot | Settled) -> dict[str, Any]:
     return {name: getattr(one, name) for name in _OF_SLOTS}
@@ -72,8 +79,10 @@ def to_record(slots: Iterable[Slot], spelled: Callable[[LeafPath], str]) -> list
 
 def _settled(slot: Slot, node: str) -> Settled:
     if slot.known_by == "undecided" or not slot.is_settled:
+        is_told = len(slot.kinds) == 1 and slot.power is not None
+        found = {name: getattr(slot, name) for name in ("kinds", *_MEANING)} if is_told else {}
         unproved = slot.donor_assumed
-        return Settled(node=node, name=slot.name, by="undecided", donor_assumed=unproved)
+        return Settled(node=node, name=slot.name, by="undecided", donor_assumed=unproved, **found)
     is_word = slot.known_by in ("word", "record")
     if not slot.in_optimizer:
         return Settled(node=node, name=slot.name, by="word", is_copy=True)
@@ -108,8 +117,10 @@ def recalled(
                 slot, fresh=one.fresh, fresh_assumed=one.fresh_assumed, known_by="word"
             )
         if one.by == "undecided":
-            unproved = one.donor_assumed
-            return msgspec.structs.replace(slot, known_by="undecided", donor_assumed=unproved)
+            taken = msgspec.structs.replace(
+                slot, known_by="undecided", donor_assumed=one.donor_assumed
+            )
+            return _without_start(taken, one) if one.kinds else taken
         return slot.settled(
             **_known_of(one),
             takes_param=one.is_params_like,
@@ -120,6 +131,25 @@ def recalled(
     if not by_field:
         return survey
     return _with(survey, {path: told(slot) for path, slot in survey.slots.items()})
+
+
+def _without_start(slot: Slot, one: Settled) -> Slot:
+    """The slot with the kind that somebody said, of whose start nobody knows what is left."""
+    return msgspec.structs.replace(
+        slot,
+        start=None,
+        kinds=one.kinds,
+        unsure_because="it is not known what is left of its start",
+        settled_by=(
+            worded(
+                "add {} with the optax factory, and {}, with S what is left of it",
+                KIND,
+                InPlan(slots_line(slot.node, start="S")),
+            ),
+            LIKE_INIT,
+        ),
+        **{name: getattr(one, name) for name in _MEANING},
+    )
 
 
 def _told_apart(copy: Slot, one: Settled) -> Slot:

@@ -14,6 +14,12 @@ from surgery_cli.draft.slots import Slot
 from surgery_cli.optimizer.follow.adam_steps import NOTHING, Left, most_apart
 from surgery_cli.optimizer.follow.clocks import filled_with, has_restarted, is_fresh, set_to
 from surgery_cli.optimizer.follow.decays import Decays, decays_of
+from surgery_cli.optimizer.follow.step_sizes import not_worked_out
+from surgery_cli.optimizer.knowledge.adam_steps_of import (
+    AFTER_A_RESTART,
+    UNDER_ANOTHER_COUNT,
+    whose_steps,
+)
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import Text, worded
 from surgery_cli.words.quantities import counted
@@ -50,6 +56,10 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
         start = f"{_slots(self.slots)} {self._what} while '{self.clock}' is at {now:,}:"
         if self.left.second is None:
             return f"{start} where they are smaller than before, the next steps there are too large"
+        one = self.slots[0]
+        condition = whose_steps(one.kinds, one.factory, AFTER_A_RESTART)
+        if condition is None:
+            return Text(f"{start} {not_worked_out(one)}; ", self.remedy)
         decays = self.decays
         if decays is None:
             return Text(
@@ -59,7 +69,7 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
         if factor < 1.1:
             return None
         large = f"up to {factor:.1f} learning rates large (step {step}, with {decays.words})"
-        return Text(f"{start} the next steps there are {large}; ", self.remedy)
+        return Text(f"{start} {condition}the next steps there are {large}; ", self.remedy)
 
     @property
     def _what(self) -> str:
@@ -87,6 +97,13 @@ class Shift(msgspec.Struct, frozen=True):
             return None
         start = f"'{self.clock}' goes from {count:,} to {self.to:,} while {_slots(self.slots)}"
         start += " goes on:" if len(self.slots) == 1 else " go on:"
+        leave = worded(
+            "leave it, or reset all its slots with it: `reset-optimizer` with {clocks: true}"
+        )
+        one = self.slots[0]
+        condition = whose_steps(one.kinds, one.factory, UNDER_ANOTHER_COUNT)
+        if condition is None:
+            return Text(f"{start} {not_worked_out(one)}; ", leave)
         decays = self.decays
         if decays is None:
             return f"{start} the next steps there are corrected for steps that never were"
@@ -95,10 +112,7 @@ class Shift(msgspec.Struct, frozen=True):
         if 0.9 < factor < 1.1:
             return None
         large = f"{factor:.2g} times as large as usual (step {step}, with {decays.words})"
-        leave = worded(
-            "leave it, or reset all its slots with it: `reset-optimizer` with {clocks: true}"
-        )
-        return Text(f"{start} the next steps there are {large}; ", leave)
+        return Text(f"{start} {condition}the next steps there are {large}; ", leave)
 
 
 def _unread(_: LeafRef) -> None:

@@ -9,6 +9,7 @@ import msgspec
 
 from surgery_cli.optimizer.follow.adam_steps import most_apart
 from surgery_cli.optimizer.follow.decays import Decays
+from surgery_cli.optimizer.follow.step_sizes import Sizes
 from surgery_cli.tree.paths import LeafPath
 
 USUAL_DECAY: Final = 0.999
@@ -24,7 +25,8 @@ _CORRECTED: Final = 1.03
 class Clocked(msgspec.Struct, frozen=True):
     """A clock under which slots go on, and what it and their own have counted; None where nobody knows.
 
-    ``decays`` are those of the slots, where they were tried out.
+    ``decays`` are those of the slots, where they were tried out; ``sizes`` says for whom sizes of steps are told,
+    ``there`` where their own clock stands in a donor.
     """
 
     path: LeafPath
@@ -32,6 +34,8 @@ class Clocked(msgspec.Struct, frozen=True):
     theirs: float | None
     ours: float | None
     decays: Decays | None = None
+    sizes: Sizes = Sizes()
+    there: LeafPath | None = None
 
     @property
     def is_sure(self) -> bool:
@@ -79,7 +83,7 @@ class Clocked(msgspec.Struct, frozen=True):
     @property
     def _steps(self) -> float:
         """How large the next steps of Adam are at their most different, in those that its own clock would give."""
-        return most_apart(self.theirs or 0, self.ours or 0, self._decays)[0]
+        return most_apart(self.theirs or 0, self.ours or 0, self.sizes.decays)[0]
 
     @property
     def shifted(self) -> str:
@@ -89,8 +93,10 @@ class Clocked(msgspec.Struct, frozen=True):
         said = f"they have counted {self.theirs:,.0f} steps, and it {self.ours:,.0f}"
         if self.drives != "bias_correction":
             return said
-        large = f"{self._steps:.2g} times as large as usual ({self._decays.words})"
-        return f"{said}, so that the next steps are {large}"
+        if self.sizes.unknown:
+            return f"{said}; {self.sizes.unknown}"
+        large = f"{self._steps:.2g} times as large as usual ({self.sizes.decays.words})"
+        return f"{said}, so that {self.sizes.condition}the next steps are {large}"
 
     @property
     def counts(self) -> str:
@@ -104,8 +110,10 @@ class Clocked(msgspec.Struct, frozen=True):
         counts = self.counts
         if self.theirs is None or self.ours is None or self.drives != "bias_correction":
             return counts
-        factor = self._steps
+        if self.sizes.unknown:
+            return f"{counts}; {self.sizes.unknown}"
+        factor, start = self._steps, f"{counts}: {self.sizes.condition}"
         if 1 / _MOST < factor < _MOST:
             limit = f"{self.largest_decay:.4g}"
-            return f"{counts}: with a decay above {limit} the next steps would be of another size than there"
-        return f"{counts}: the next steps would be {factor:.2g} times as large as there ({self._decays.words})"
+            return f"{start}with a decay above {limit} the next steps would be of another size than there"
+        return f"{start}the next steps would be {factor:.2g} times as large as there ({self.sizes.decays.words})"

@@ -15,19 +15,23 @@ from surgery_cli.tree.paths import LeafPath
 
 
 class Decays(msgspec.Struct, frozen=True):
-    """How much of the first and of the second moments a step leaves, and which of both the checkpoint stores."""
+    """How much of the first and of the second moments a step leaves, and which of both the checkpoint stores.
+
+    ``names`` are those of the arguments.
+    """
 
     first: float
     second: float
     are_stored: tuple[bool, bool] = (False, False)
+    names: tuple[str, str] = ("b1", "b2")
 
     @property
     def words(self) -> str:
         """The decays as people write them."""
-        both = zip((self.first, self.second), self.are_stored, strict=True)
+        both = zip(self.names, (self.first, self.second), self.are_stored, strict=True)
         return " and ".join(
-            f"{'stored ' if is_stored else ''}b{n} = {decay:.6g}"
-            for n, (decay, is_stored) in enumerate(both, 1)
+            f"{'stored ' if is_stored else ''}{name} = {decay:.6g}"
+            for name, decay, is_stored in both
             if decay or is_stored
         )
 
@@ -58,7 +62,8 @@ def decays_of(slot: Slot, draft: Draft, number: Callable[[LeafRef], float | None
     stored: list[bool] = []
     beside = (one for one in draft.slots_of.get(slot.param, ()) if one.state == slot.state)
     tried = decays_tried(beside)
-    for n, (name, usual) in enumerate(decay_arguments(slot.kinds, slot.factory)):
+    arguments = decay_arguments(slot.kinds, slot.factory)
+    for n, (name, usual) in enumerate(arguments):
         place = _place_of(name, slot, draft) if name else None
         taken = usual if tried is None else (tried.first, tried.second)[n]
         value = taken if place is None else standing(draft.leaves[place], number)
@@ -66,7 +71,10 @@ def decays_of(slot: Slot, draft: Draft, number: Callable[[LeafRef], float | None
             return None
         values.append(value)
         stored.append(place is not None)
-    return Decays(values[0], values[1], (stored[0], stored[1])) if values else None
+    if not values:
+        return None
+    first, second = (argument.name.removeprefix("adam_") for argument in arguments)
+    return Decays(values[0], values[1], (stored[0], stored[1]), (first or "b1", second))
 
 
 def _place_of(name: str, slot: Slot, draft: Draft) -> LeafPath | None:

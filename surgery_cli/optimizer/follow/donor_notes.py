@@ -11,6 +11,8 @@ from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import Problem
 from surgery_cli.optimizer.follow.clock_agreement import Clocked
 from surgery_cli.optimizer.follow.donor_slots import Taken
+from surgery_cli.optimizer.follow.donor_untold import taking_the_count
+from surgery_cli.optimizer.follow.outdated_notes import SlotConsequence, SlotRemark, as_seen
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import Text, joined, worded
 from surgery_cli.words.notes import Consequence, Note, Remark
@@ -24,7 +26,7 @@ class Grafts:
     def __init__(self) -> None:
         self._taken: Counter[tuple[str, tuple[str, ...]]] = Counter()
         self._left: dict[tuple[str, str], list[LeafPath]] = {}
-        self._apart: dict[tuple[str, LeafPath], None] = {}
+        self._apart: dict[tuple[str, LeafPath], LeafPath | None] = {}
 
     def add(self, source: str, slots: Sequence[Slot], taken: Taken) -> None:
         """The slots of one param, and what the donor has for them."""
@@ -33,7 +35,7 @@ class Grafts:
         elif taken.because:
             paths = [slot.path for slot in slots]
             self._left.setdefault((source, taken.because), []).extend(paths)
-            self._apart.update(((source, c.path), None) for c in taken.clocks if not c.agrees)
+            self._apart.update(((source, c.path), c.there) for c in taken.clocks if not c.agrees)
 
     def notes(
         self, draft: Draft, edited: Collection[LeafPath], after: Mapping[LeafPath, Output]
@@ -51,11 +53,15 @@ class Grafts:
             stay = sum(path in after and after[path].policy == "keep" for path in paths)
             are = "is" if len(paths) == 1 else "are"
             said = f"{_slots(len(paths))} {are} not taken from '{source}', but {_instead(len(paths), stay)}: "
-            found.append(Consequence(DocsPage.DONOR_SLOTS, Text(said, because)))
-        for source, clock in self._apart:
+            note = SlotConsequence(DocsPage.DONOR_SLOTS, Text(said, because))
+            note.seen = as_seen(paths, after, draft.leaves)
+            found.append(note)
+        for (source, clock), there in self._apart.items():
             driven = draft.driven_by(clock)
-            if all(slot.param in edited for slot in driven):
-                found.append(_with_the_count(source, clock, driven))
+            if there is not None and all(slot.param in edited for slot in driven):
+                advice = _with_the_count(source, clock, there, driven)
+                advice.seen = as_seen((slot.path for slot in driven), after, draft.leaves)
+                found.append(advice)
         return found
 
 
@@ -70,12 +76,13 @@ def _instead(count: int, stay: int) -> str:
     )
 
 
-def _with_the_count(source: str, clock: LeafPath, slots: Sequence[Slot]) -> Remark:
+def _with_the_count(
+    source: str, clock: LeafPath, there: LeafPath, slots: Sequence[Slot]
+) -> SlotRemark:
     """What takes slots along where all that a clock drives comes from a donor."""
     said = "" if all(slot.power is not None for slot in slots) else ", and say `--optimizer-kind`"
-    return Remark(
-        DocsPage.DONOR_SLOTS,
-        f"to take them, `replace` '{clock}' from '{source}' in the same edit{said}",
+    return SlotRemark(
+        DocsPage.DONOR_SLOTS, f"to take them, {taking_the_count(clock, there, source)}{said}"
     )
 
 
@@ -83,10 +90,11 @@ def beside_taken(taken: Taken) -> list[str]:
     """What is to be said of slots of a donor that go on here: what differs, and on what they rest."""
     apart = [f"{one}, so that the steps are not those of there" for one in taken.apart]
     under = [_assumed(clock) for clock in taken.clocks if not clock.is_sure]
-    instead = (
-        worded("{optimizer: warm} or `reset` restarts them instead") if taken.one_sided else ""
-    )
-    return [*apart, *under, *taken.one_sided, *filter(None, (instead,))]
+    sided = [(one.sentence(), one.changes_slots) for one in taken.one_sided]
+    steps = [sentence for sentence, changes_slots in sided if sentence and not changes_slots]
+    slots = [sentence for sentence, changes_slots in sided if sentence and changes_slots]
+    instead = [worded("{optimizer: warm} or `reset` restarts them instead")] if slots else []
+    return [*apart, *steps, *under, *slots, *instead]
 
 
 def _assumed(clock: Clocked) -> str:

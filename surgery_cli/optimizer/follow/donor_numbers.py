@@ -15,12 +15,10 @@ from surgery_cli.optimizer.follow.clocks import filled_with
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath
 
-AFTERWARDS: Final = frozenset(
-    {
-        "learning_rate", "learning rate", "learning rate factor", "weight_decay",
-        "weight_decay_rate", "eps", "eps_root",
-    }
-)  # fmt: skip
+RATES: Final = frozenset({"learning_rate", "learning rate", "learning rate factor"})
+"""How large steps are: what every script says, and optax has no default for."""
+
+AFTERWARDS: Final = RATES | {"weight_decay", "weight_decay_rate", "eps", "eps_root"}
 """Settings that an update meets after it has passed the slots: they change steps, not what slots hold."""
 
 BEFOREHAND: Final = frozenset({"initial_accumulator_value", "initial_scale", "reps_rel"})

@@ -15,12 +15,14 @@ from surgery_cli.optimizer.follow.clock_agreement import Clocked
 from surgery_cli.optimizer.follow.donor_numbers import (
     AFTERWARDS,
     BEFOREHAND,
+    RATES,
     Shared,
     number_here,
     number_of,
 )
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.optimizer.knowledge.usual_decays import decay_arguments
+from surgery_cli.optimizer.knowledge.usual_settings import usual_setting
 from surgery_cli.tree.paths import LeafPath
 
 _MOST = 1.1
@@ -31,7 +33,8 @@ class OneSided(msgspec.Struct, frozen=True):
     """A setting that one side stores, and what is known of the other.
 
     ``stored`` is None where it is not one number. ``tried`` is what a trial of the optimizer showed of the checkpoint
-    that is edited, ``usual`` optax's default, ``steps`` how large the next steps are with that, in those of the donor.
+    that is edited. ``usual`` is optax's default, which ``is_sure`` unless factories differ; ``is_decay`` says that the
+    number is one, and ``steps`` how large the next steps are with the default, in those of the donor.
     """
 
     path: LeafPath
@@ -40,32 +43,49 @@ class OneSided(msgspec.Struct, frozen=True):
     stored: float | None
     tried: float | None = None
     usual: float | None = None
+    is_sure: bool = True
+    is_decay: bool = False
     steps: float | None = None
 
     @property
     def because(self) -> str:
         """Why slots are not to be taken: a trial showed another decay; '' if none did."""
-        if self.stored is None or self.tried is None or _is_shown(self.tried, self.stored):
+        if self.stored is None or self.tried is None or self._is_stored(self.tried):
             return ""
         return (
             f"'{self.path}', by which they go, is {self.stored:.4g} there, and the optimizer that was tried out here"
             f" has {self.name} = {self.tried:.4g}"
         )
 
+    @property
+    def changes_slots(self) -> bool:
+        """True if slots go by it; else the steps alone that are made of them."""
+        return self.name not in AFTERWARDS
+
     def sentence(self) -> str:
         """What is stored, and what follows where the other side has the default; '' if that, or a trial, agrees."""
         known = self.usual if self.tried is None else self.tried
-        if self.stored is not None and known is not None and _is_shown(known, self.stored):
+        if known is not None and self._is_stored(known):
             return ""
         place, other = ("there", "here") if self.is_there else ("here", "there")
         number = f"is {self.stored:.4g} {place}" if self.stored is not None else f"stands {place}"
-        said = f"'{self.path}', by which they go, {number}, and what {self.name} is {other} is not on disk"
-        if self.usual is None:
-            return said
+        they_go = ", by which they go," if self.changes_slots else ""
+        said = f"'{self.path}'{they_go} {number}, and what {self.name} is {other} is not on disk"
+        if self.usual is None or not self.is_sure:
+            return said if self.changes_slots else f"{said}: the steps go by it"
         usual = f"{said}: with {self.usual:g} {other}, the default of optax,"
+        if not self.is_decay:
+            return f"{usual} the steps are not those of there"
         if self.steps is None or 1 / _MOST < self.steps < _MOST:
             return f"{usual} they are forgotten at another rate than there"
         return f"{usual} the next steps are {self.steps:.2g} times as large as there, of gradients that stay the same"
+
+    def _is_stored(self, known: float) -> bool:
+        """True if a default, or a decay that a trial showed, is the stored number; decays forget as fast."""
+        if self.stored is None:
+            return False
+        within = 1e-3 * (1 - self.stored) if self.is_decay else 0.0
+        return abs(known - self.stored) <= max(1e-6 * abs(self.stored), within)
 
 
 def one_sided_settings(
@@ -95,28 +115,37 @@ def one_sided_settings(
                 else number_here(draft.leaves[path], scene)
             )
             new = OneSided(path, name, is_there, number)
-            found[path] = _with_decay(found.get(path, new), slot, clocks)
+            found[path] = _with_default(found.get(path, new), slot, clocks)
     return [found[path] for path in sorted(found, key=str)]
 
 
 def why_of_clock(clock: Clocked, sided: Iterable[OneSided], shared: Iterable[Shared]) -> str:
     """Why slots are not taken under a clock; how large steps would be only where both sides go by one setting."""
-    if any(one.sentence() for one in sided) or not all(one.agrees for one in shared):
+    apart = next((one.sentence() for one in shared if not one.agrees), "")
+    if apart:
+        return f"{clock.counts}; and {apart}"
+    if any(one.sentence() for one in sided if one.changes_slots):
         return f"{clock.counts}; nor is it known that both go by the same settings"
     return clock.sentence()
 
 
-def _with_decay(setting: OneSided, slot: Slot, clocks: Sequence[Clocked]) -> OneSided:
-    """The setting with what is known of it as the decay of this slot, if it is that."""
+def _with_default(setting: OneSided, slot: Slot, clocks: Sequence[Clocked]) -> OneSided:
+    """The setting with optax's default, and with what is known of it as the decay of this slot, if it is that."""
     arguments = decay_arguments(slot.kinds, slot.factory)
-    if not arguments or arguments[slot.is_second_moment].name != setting.name:
+    if not arguments or setting.name not in {argument.name for argument in arguments}:
+        usual = usual_setting(setting.name, slot.kinds, slot.factory)
+        if usual is None:
+            return setting
+        return msgspec.structs.replace(setting, usual=usual.number, is_sure=usual.is_sure)
+    if arguments[slot.is_second_moment].name != setting.name:
         return setting
-    usual = arguments[slot.is_second_moment].default
+    default = arguments[slot.is_second_moment].default
     return msgspec.structs.replace(
         setting,
         tried=slot.decay if setting.is_there else None,
-        usual=usual,
-        steps=_steps(setting, usual, slot, clocks),
+        usual=default,
+        is_decay=True,
+        steps=_steps(setting, default, slot, clocks),
     )
 
 
@@ -135,14 +164,12 @@ def _steps(setting: OneSided, usual: float, slot: Slot, clocks: Sequence[Clocked
 
 
 def _settings_of(node: LeafPath, found: OptimizerSurvey) -> Iterator[tuple[str, LeafPath]]:
-    """The settings by which the slots of a node go and that change what they hold: those of inner states last."""
+    """The settings of the state of a node, by which slots go, or steps: those of inner states last.
+
+    The rates at which steps are taken are no default's matter, and others `init` alone reads.
+    """
     owners = sorted(found.shared.items(), key=lambda one: len(one[1]))
     for path, owner in owners:
         name = found.hyperparams.get(path, "")
-        if node.is_below(owner) and name and name not in AFTERWARDS | BEFOREHAND:
+        if node.is_below(owner) and name and name not in RATES | BEFOREHAND:
             yield name, path
-
-
-def _is_shown(known: float, stored: float) -> bool:
-    """True if a default, or a decay that a trial showed, is the stored one: it forgets as fast, within a thousandth."""
-    return abs(known - stored) <= max(1e-6 * abs(stored), 1e-3 * (1 - stored))

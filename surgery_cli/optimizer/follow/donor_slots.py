@@ -8,19 +8,17 @@ from typing import Final
 import msgspec
 
 from surgery_cli.draft.assumptions import Assumption, same_kind_as, together
-from surgery_cli.draft.effect import Keeps
-from surgery_cli.draft.expression import LeafRef, Stored
-from surgery_cli.draft.kernels.convert import converted
-from surgery_cli.draft.recipe import SOURCE, Draft, Edited, Output
+from surgery_cli.draft.expression import LeafRef
+from surgery_cli.draft.recipe import SOURCE, Draft, Output
 from surgery_cli.draft.slots import Clock, Slot
 from surgery_cli.draft.source import is_same_place
-from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.follow.clock_agreement import Clocked
 from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS, standing
 from surgery_cli.optimizer.follow.decays import Decays, decays_tried
 from surgery_cli.optimizer.follow.donor_numbers import Shared, shared_numbers
+from surgery_cli.optimizer.follow.donor_recipes import grafted
 from surgery_cli.optimizer.follow.donor_schedules import Schedules
-from surgery_cli.optimizer.follow.donor_settings import one_sided_settings, why_of_clock
+from surgery_cli.optimizer.follow.donor_settings import OneSided, one_sided_settings, why_of_clock
 from surgery_cli.optimizer.follow.donor_untold import (
     counted_apart,
     unsaid,
@@ -28,6 +26,7 @@ from surgery_cli.optimizer.follow.donor_untold import (
     why_untold,
 )
 from surgery_cli.optimizer.follow.states import States
+from surgery_cli.optimizer.follow.step_sizes import sizes_under_another_count
 from surgery_cli.optimizer.follow.untold_counters import UntoldCounters, counterpart
 from surgery_cli.tree.dtypes import is_integer
 from surgery_cli.tree.paths import LeafPath
@@ -50,7 +49,7 @@ class Taken(msgspec.Struct):
     assumed: dict[LeafPath, Assumption] = {}
     clocks: tuple[Clocked, ...] = ()
     apart: tuple[str, ...] = ()
-    one_sided: tuple[str, ...] = ()
+    one_sided: tuple[OneSided, ...] = ()
 
 
 class Donors:
@@ -83,7 +82,7 @@ class Donors:
             own = specs.get(slot.path) or draft.leaves[slot.path].spec
             if other is None or tree[other.path].shape != own.shape:
                 return Taken(because=self._lacking(slots, theirs, origin.source))
-            recipe = _grafted(LeafRef(origin.source, other.path), tree[other.path], own, slot.path)
+            recipe = grafted(LeafRef(origin.source, other.path), tree[other.path], own, slot.path)
             if recipe is None:
                 return Taken(because=_NOT_THERE)
             found[slot.path] = recipe
@@ -108,8 +107,7 @@ class Donors:
             self._schedules[origin.source] = schedules
         apart += schedules.apart(pairs)
         alike = self._alike(pairs, origin.source, draft)
-        one_sided = tuple(sentence for one in sided if (sentence := one.sentence()))
-        return Taken(found, "", alike, clocks, tuple(apart), one_sided)
+        return Taken(found, "", alike, clocks, tuple(apart), tuple(sided))
 
     def _uncompared(self, slots: Sequence[Slot], draft: Draft) -> str:
         """Why counts beside these slots cannot be compared: each is several numbers, as in an ensemble."""
@@ -132,7 +130,8 @@ class Donors:
     def _param_of(self, other: Slot, donor: str) -> LeafRef:
         """A param that has a slot in the same tree of a donor: the same for whichever of them."""
         every = (slot for slots in self._of(donor).values() for slot in slots)
-        return LeafRef(donor, next(slot.param for slot in every if slot.node == other.node))
+        place = self._scene.open(donor)[1].address  # a plan's name for it says nothing outside
+        return LeafRef(place, next(slot.param for slot in every if slot.node == other.node))
 
     def _counted_apart(
         self, pairs: Sequence[tuple[Slot, Slot]], donor: str, draft: Draft
@@ -146,9 +145,10 @@ class Donors:
                 there = counterpart(path, slot, other)
                 if there is not None and there in tree and tree[there].size == 1:
                     theirs = self._scene.number(LeafRef(donor, there))
-                    clock = Clocked(path, "", theirs, self._standing(path, draft))
+                    ours = self._standing(path, draft)
+                    clock = Clocked(path, "", theirs, ours, there=there)
                     if not clock.is_sure:
-                        yield counted_apart(clock)
+                        yield counted_apart(clock, donor)
 
     def _shared(
         self, pairs: Sequence[tuple[Slot, Slot]], donor: str, draft: Draft
@@ -216,8 +216,11 @@ class Donors:
             if clock is None or clock.drives not in NEEDS_SLOTS:
                 continue
             same = [p for p in other.clocks if p in there and there[p].drives == clock.drives]
-            theirs = self._scene.number(LeafRef(donor, same[0])) if len(same) == 1 else None
-            yield Clocked(path, clock.drives, theirs, self._standing(path, draft), decays)
+            place = same[0] if len(same) == 1 else None
+            theirs = self._scene.number(LeafRef(donor, place)) if place is not None else None
+            sizes = sizes_under_another_count(slot, draft, self._scene.number)
+            ours = self._standing(path, draft)
+            yield Clocked(path, clock.drives, theirs, ours, decays, sizes, place)
 
     def _clock_of_donor(self, path: LeafPath, draft: Draft) -> Clock | None:
         """What a clock counts that was itself taken from a donor."""
@@ -280,21 +283,3 @@ def _counterpart(slot: Slot, theirs: Sequence[Slot]) -> Slot | None:
 def _family(slot: Slot) -> str:
     """What form its state has, if it is one of the tables: of all others, a word says what they are, or nothing."""
     return slot.optimizer if slot.is_recognised else ""
-
-
-def _grafted(origin: LeafRef, donor: LeafSpec, own: LeafSpec, path: LeafPath) -> Output | None:
-    """The recipe of a slot that is taken from a donor, in the slot's own dtype."""
-    if donor.dtype == own.dtype:
-        spec = msgspec.structs.replace(
-            own,
-            chunk_shape=donor.chunk_shape,
-            write_shape=donor.write_shape,
-            stored_bytes=donor.stored_bytes,
-        )
-        return Output.of(origin, spec, "donor")
-    try:
-        after = msgspec.structs.replace(own, stored_bytes=None)
-        recipe = converted(Stored(origin, donor), after, path)
-    except PlanError:
-        return None
-    return Output(recipe, origin, "donor", (Edited("cast", Keeps(), is_named=False),))

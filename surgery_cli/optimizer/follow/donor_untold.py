@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 
@@ -45,15 +46,25 @@ def unsaid(pairs: Sequence[tuple[Slot, Slot]], ours: Slot, theirs: Slot, origin:
     return joined("; ", filter(None, (said, ways)))
 
 
-def counted_apart(clock: Clocked) -> str:
+def counted_apart(clock: Clocked, donor: str) -> str:
     """That a number beside slots here and there is another one, and may be what their steps are counted by."""
     if clock.theirs is None or clock.ours is None:
         return f"whether '{clock.path}' beside them is the same number there is not known"
     numbers = f"{clock.theirs:,.0f} there and {clock.ours:,.0f} here"
-    return (
-        f"'{clock.path}' beside them is {numbers}, and nothing says whether it counts their steps; `replace` it from"
-        " there in the same edit to take both"
+    way = taking_the_count(clock.path, clock.there or clock.path, donor)
+    unsaid = "nothing says whether it counts their steps"
+    return f"'{clock.path}' beside them is {numbers}, and {unsaid}; to take both, {way}"
+
+
+def taking_the_count(path: LeafPath, there: LeafPath, donor: str) -> str:
+    """The edit that takes a number along with params: only a plan can say it where it stands elsewhere there."""
+    if path == there:
+        return f"`replace` '{path}' from '{donor}' in the same edit"
+    words = ", ".join(
+        f"{field}: {json.dumps(str(text), ensure_ascii=False)}"
+        for field, text in (("at", path), ("with", donor), ("from", there))
     )
+    return f"put `{{op: replace, {words}}}` before this edit, in a plan"
 
 
 def _by_name(origin: LeafRef) -> str:

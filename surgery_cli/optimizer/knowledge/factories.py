@@ -223,6 +223,7 @@ def factories_of_both(before: Iterable[str], kinds: Iterable[str]) -> list[str]:
 
 
 _USUAL: Final = ("adamw", "sgd", "rmsprop", "lars", "adafactor", "adagrad", "lion")
+_USUAL_FIRST: Final = tuple(dict.fromkeys((*_USUAL, *FACTORIES)))
 
 
 def factories_of(kinds: Iterable[str]) -> list[str]:
@@ -233,8 +234,18 @@ def factories_of(kinds: Iterable[str]) -> list[str]:
     """
     wanted = set(kinds)
     found: dict[tuple[str, int], str] = {}
-    for name in (*_USUAL, *FACTORIES):
+    for name in _USUAL_FIRST:
         for kind, signal in FACTORIES[name].items():
             if kind in wanted:
                 found.setdefault((kind, signal), name)
     return list(dict.fromkeys(found.values()))
+
+
+def every_factory_of(kinds: Iterable[str]) -> list[str]:
+    """Factories that make a state of one of these kinds, all of them, the usual ones first.
+
+    >>> every_factory_of(["lion"]), every_factory_of(["adamax"])
+    (['lion', 'scale_by_lion'], ['adamax', 'adamaxw', 'scale_by_adamax'])
+    """
+    wanted = set(kinds)
+    return [name for name in _USUAL_FIRST if wanted & FACTORIES[name].keys()]

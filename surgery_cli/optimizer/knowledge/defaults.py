@@ -1,0 +1,107 @@
+"""The defaults of the numbers that optax's factories take, as their signatures have them. Data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+# fmt: off
+
+DEFAULTS: Final[Mapping[str, Mapping[str, float]]] = {
+    "acprop": {"b1": 0.9, "b2": 0.999, "eps": 1e-16, "eps_root": 1e-16, "weight_decay": 0.0},
+    "adabelief": {"b1": 0.9, "b2": 0.999, "eps": 1e-16, "eps_root": 1e-16},
+    "adadelta": {"rho": 0.9, "eps": 1e-06, "weight_decay": 0.0},
+    "adafactor": {
+        "min_dim_size_to_factor": 128, "decay_rate": 0.8, "decay_offset": 0, "clipping_threshold": 1.0,
+        "eps": 1e-30,
+    },
+    "adafactor-without-parameter-scale": {
+        "min_dim_size_to_factor": 128, "decay_rate": 0.8, "decay_offset": 0, "clipping_threshold": 1.0,
+        "eps": 1e-30,
+    },
+    "adagrad": {"initial_accumulator_value": 0.1, "eps": 1e-07},
+    "adam": {"b1": 0.9, "b2": 0.999, "eps": 1e-08, "eps_root": 0.0},
+    "adamax": {"b1": 0.9, "b2": 0.999, "eps": 1e-08},
+    "adamaxw": {"b1": 0.9, "b2": 0.999, "eps": 1e-08, "weight_decay": 0.0001},
+    "adamw": {"b1": 0.9, "b2": 0.999, "eps": 1e-08, "eps_root": 0.0, "weight_decay": 0.0001},
+    "adan": {"b1": 0.98, "b2": 0.92, "b3": 0.99, "eps": 1e-08, "eps_root": 1e-08, "weight_decay": 0.0},
+    "ademamix": {
+        "b1": 0.9, "b2": 0.999, "b3": 0.9999, "alpha": 5.0, "eps": 1e-08, "eps_root": 0.0,
+        "weight_decay": 0.0,
+    },
+    "adopt": {"b1": 0.9, "b2": 0.9999, "eps": 1e-06},
+    "amsgrad": {"b1": 0.9, "b2": 0.999, "eps": 1e-08, "eps_root": 0.0},
+    "apply_every": {"k": 1},
+    "cocob": {"alpha": 100.0, "eps": 1e-08, "weight_decay": 0.0},
+    "dadapt_adamw": {"eps": 1e-08, "estim_lr0": 1e-06, "weight_decay": 0.0},
+    "dog": {"eps": 1e-08},
+    "dowg": {"eps": 0.0001},
+    "lamb": {"b1": 0.9, "b2": 0.999, "eps": 1e-06, "eps_root": 0.0, "weight_decay": 0.0},
+    "lars": {"weight_decay": 0.0, "trust_coefficient": 0.001, "eps": 0.0, "momentum": 0.9},
+    "lbfgs": {"memory_size": 10},
+    "lion": {"b1": 0.9, "b2": 0.99, "weight_decay": 0.001},
+    "madgrad": {"momentum": 0.9, "weight_decay": 0.0, "eps": 1e-06},
+    "momo": {"beta": 0.9, "lower_bound": 0.0, "weight_decay": 0.0},
+    "momo_adam": {"b1": 0.9, "b2": 0.999, "eps": 1e-08, "lower_bound": 0.0, "weight_decay": 0.0},
+    "muon": {
+        "ns_steps": 5, "beta": 0.95, "eps": 1e-08, "weight_decay": 0.0, "adam_b1": 0.9, "adam_b2": 0.999,
+        "adam_eps_root": 0.0, "adam_weight_decay": 0.0,
+    },
+    "nadam": {"b1": 0.9, "b2": 0.999, "eps": 1e-08, "eps_root": 0.0},
+    "nadamw": {"b1": 0.9, "b2": 0.999, "eps": 1e-08, "eps_root": 0.0, "weight_decay": 0.0001},
+    "novograd": {"b1": 0.9, "b2": 0.25, "eps": 1e-06, "eps_root": 0.0, "weight_decay": 0.0},
+    "optimistic_adam": {"b1": 0.9, "b2": 0.999, "eps": 1e-08, "eps_root": 0.0},
+    "optimistic_adam_v2": {"alpha": 1.0, "beta": 1.0, "b1": 0.9, "b2": 0.999, "eps": 1e-08, "eps_root": 0.0},
+    "optimistic_gradient_descent": {"alpha": 1.0, "beta": 1.0},
+    "prodigy": {"eps": 1e-08, "estim_lr0": 1e-06, "estim_lr_coef": 1.0, "weight_decay": 0.0},
+    "radam": {"b1": 0.9, "b2": 0.999, "eps": 1e-08, "eps_root": 0.0, "threshold": 5.0},
+    "rmsprop": {"decay": 0.9, "eps": 1e-08, "initial_scale": 0.0},
+    "rprop": {"eta_minus": 0.5, "eta_plus": 1.2, "min_step_size": 1e-06, "max_step_size": 50.0},
+    "scale_by_acprop": {"b1": 0.9, "b2": 0.999, "eps": 1e-16, "eps_root": 1e-16},
+    "scale_by_adadelta": {"rho": 0.9, "eps": 1e-06},
+    "scale_by_adam": {"b1": 0.9, "b2": 0.999, "eps": 1e-08, "eps_root": 0.0},
+    "scale_by_adamax": {"b1": 0.9, "b2": 0.999, "eps": 1e-08},
+    "scale_by_adan": {"b1": 0.98, "b2": 0.92, "b3": 0.99, "eps": 1e-08, "eps_root": 0.0},
+    "scale_by_ademamix": {"b1": 0.9, "b2": 0.999, "b3": 0.9999, "alpha": 6.0, "eps": 1e-08, "eps_root": 0.0},
+    "scale_by_adopt": {"b1": 0.9, "b2": 0.9999, "eps": 1e-06},
+    "scale_by_amsgrad": {"b1": 0.9, "b2": 0.999, "eps": 1e-08, "eps_root": 0.0},
+    "scale_by_backtracking_linesearch": {
+        "slope_rtol": 0.0001, "decrease_factor": 0.8, "increase_factor": 1.5, "max_learning_rate": 1.0,
+        "atol": 0.0, "rtol": 0.0,
+    },
+    "scale_by_belief": {"b1": 0.9, "b2": 0.999, "eps": 1e-16, "eps_root": 1e-16},
+    "scale_by_cocob": {"alpha": 100.0, "eps": 1e-08},
+    "scale_by_distance_over_gradients": {"reps_rel": 1e-06, "eps": 1e-08, "global_scale": 1.0},
+    "scale_by_factored_rms": {"decay_rate": 0.8, "step_offset": 0, "min_dim_size_to_factor": 128, "epsilon": 1e-30},
+    "scale_by_lbfgs": {"memory_size": 10},
+    "scale_by_lion": {"b1": 0.9, "b2": 0.99, "smooth_beta": 1.0},
+    "scale_by_madgrad": {"momentum": 0.9, "eps": 1e-06},
+    "scale_by_muon": {"ns_steps": 5, "beta": 0.95, "eps": 1e-08},
+    "scale_by_novograd": {"b1": 0.9, "b2": 0.25, "eps": 1e-08, "eps_root": 0.0, "weight_decay": 0.0},
+    "scale_by_optimistic_gradient": {"alpha": 1.0, "beta": 1.0},
+    "scale_by_radam": {"b1": 0.9, "b2": 0.999, "eps": 1e-08, "eps_root": 0.0, "threshold": 5.0},
+    "scale_by_rms": {"decay": 0.9, "eps": 1e-08, "initial_scale": 0.0},
+    "scale_by_rprop": {"eta_minus": 0.5, "eta_plus": 1.2, "min_step_size": 1e-06, "max_step_size": 50.0},
+    "scale_by_rss": {"initial_accumulator_value": 0.1, "eps": 1e-07},
+    "scale_by_simplified_ademamix": {"b1": 0.99, "b2": 0.95, "alpha": 0.0, "eps": 1e-08, "eps_root": 0.0},
+    "scale_by_sm3": {"b1": 0.9, "b2": 1.0, "eps": 1e-08},
+    "scale_by_stddev": {"decay": 0.9, "eps": 1e-08, "initial_scale": 0.0},
+    "scale_by_yogi": {"b1": 0.9, "b2": 0.999, "eps": 0.001, "eps_root": 0.0, "initial_accumulator_value": 1e-06},
+    "scale_by_zoom_linesearch": {
+        "tol": 0.0, "increase_factor": 2.0, "slope_rtol": 0.0001, "curv_rtol": 0.9, "approx_dec_rtol": 1e-06,
+        "stepsize_precision": 1e-05,
+    },
+    "schedule_free_adamw": {"b1": 0.9, "b2": 0.999, "eps": 1e-08, "weight_decay": 0.0, "weight_lr_power": 2.0},
+    "schedule_free_sgd": {"b1": 0.9, "weight_lr_power": 2.0},
+    "signum": {"beta": 0.9},
+    "simplified_ademamix": {
+        "b1": 0.99, "b2": 0.95, "alpha": 0.0, "eps": 1e-08, "eps_root": 0.0, "weight_decay": 0.0,
+    },
+    "sm3": {"momentum": 0.9},
+    "sophia": {
+        "b1": 0.965, "b2": 0.99, "eps": 1e-08, "weight_decay": 0.0001, "gamma": 0.01, "clip_threshold": 1.0,
+        "update_interval": 10, "print_win_rate_every_n_steps": 0,
+    },
+    "yogi": {"b1": 0.9, "b2": 0.999, "eps": 0.001},
+}
+"""By factory; learning rates, which every script says, are left out. A test holds it against the signatures."""
