@@ -13,6 +13,7 @@ from surgery_cli.proof.sharding_file import lacking_notes
 from surgery_cli.proof.side_items import item_faults, root_file_fault
 from surgery_cli.proof.step_metadata_file import (
     folder_notes,
+    missing_notes,
     step_faults,
     unmarked_notes,
     unreadable_notes,
@@ -59,6 +60,7 @@ def restore_notes(checkpoint: Checkpoint) -> list[Note]:
         *lacking_notes(checkpoint),
         *folder_notes(checkpoint),
         *unreadable_notes(checkpoint),
+        *missing_notes(checkpoint),
         *unmarked_notes(checkpoint),
     ]
 

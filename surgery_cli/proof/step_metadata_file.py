@@ -11,9 +11,11 @@ from surgery_cli.proof.damaged_text import json_object, resembled
 from surgery_cli.proof.side_items import json_fault
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import Listing, holds_pytree
+from surgery_cli.store.filesystem.names import step_name
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.locate.items import STEP_METADATA, V1_MARK, item_handlers, step_items
 from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.orbax.sidecars import METADATA
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence, Note
 from surgery_cli.words.pages import DocsPage
@@ -75,9 +77,51 @@ def _unreadable(file: Path) -> str:
     return fault if fault and json_fault(file) else ""
 
 
+_SINCE_HANDLERS: Final = "custom_metadata"
+"""A field of `_METADATA` that releases write since 0.11.5; since 0.10 they write which handlers saved the items."""
+_LOOKED_AT: Final = 4
+"""Of the steps beside: in a bucket, each is a request."""
 ONLY_WITH_ARGUMENTS: Final = (
     "Orbax restores the step only with arguments; a manager's `restore(step)` alone fails"
 )
+
+
+def missing_notes(checkpoint: Checkpoint) -> list[Note]:
+    """The file is gone that Orbax wrote into a step of items: the restore that asks for nothing by name fails.
+
+    Of a single tree it tells nothing that a restore needs. Releases before 0.10 wrote none, or not which handlers.
+    """
+    step = checkpoint.location.folder_of_items
+    if step is None or filesystem.exists(step / STEP_METADATA) or lacks_step_metadata(step):
+        return []
+    wrote = _writer(step, [*checkpoint.location.items])
+    if not wrote:
+        return []
+    said = (
+        f"`{STEP_METADATA}` is not there, {wrote}: {ONLY_WITH_ARGUMENTS}, until it is copied again"
+    )
+    return [Consequence(DocsPage.CHECKED_BY_VERIFY, said)]
+
+
+def _writer(step: Path, items: Collection[str]) -> str:
+    """What shows that Orbax wrote the file, in words; '' if nothing does."""
+    for name in items:
+        document, _ = json_object(step / name / METADATA)
+        by_itself = filesystem.exists(step / name / STEP_METADATA)
+        if document is not None and _SINCE_HANDLERS in document and not by_itself:
+            return f"and the release of Orbax that saved '{name}' writes it"
+    own = step_name(step.name)
+    if own is None:
+        return ""
+    others = (name for name in filesystem.names(step.parent) if name != step.name)
+    named = [(found, name) for name in others if (found := step_name(name)) is not None]
+    named.sort(key=lambda pair: abs(pair[0].number - own.number))
+    for found, name in named[:_LOOKED_AT]:
+        document, _ = json_object(step.parent / name / STEP_METADATA)
+        handlers = (document or {}).get("item_handlers")
+        if isinstance(handlers, dict) and handlers.keys() & items:
+            return f"and it is in step {found.number}"
+    return ""
 
 
 def folders_beside(checkpoint: Checkpoint) -> list[str]:
@@ -120,7 +164,7 @@ def unmarked_notes(checkpoint: Checkpoint) -> list[Note]:
     if not unmarked:
         return []
     said = f"of {quoted(unmarked, 4, word='and')} there is no `{COMMIT_MARK}`"
-    restored = "Orbax restores the step, and no such item by its own address"
+    restored = "Orbax restores the step with all its items, and no such item by its own address"
     return [Consequence(DocsPage.CHECKED_BY_VERIFY, f"{said}: {restored}")]
 
 

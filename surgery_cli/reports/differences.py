@@ -57,7 +57,8 @@ class Difference(Document, kw_only=True, frozen=True):
     not_compared: list[str] = []
     """Items of either side that are no trees of leaves, or were not chosen; none where patterns say what to compare."""
     items_only_in_a: list[str] = []
-    """Of these, the ones that the step of the other side does not have; they make no difference in what is compared."""
+    """Items that the step of the other side does not have. The leaves of a tree among them are only in this one; the
+    others make no difference in what is compared."""
     items_only_in_b: list[str] = []
     agreeing: list[str] = []
     """The leaves that agree."""

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from surgery_cli.document import Noted
-from surgery_cli.salvage.states import Assumption, Proof, Route, State
+from surgery_cli.salvage.states import Assumption, LostItem, Proof, Route, State
 
 
 class SavedRow(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -51,6 +51,8 @@ class Rescued(Noted, kw_only=True, frozen=True):
     whole: int
     partly: int
     lost: int
+    lost_items: list[LostItem] = []
+    """What is lost as a whole, and whose leaves, if it was a tree, the counts leave out."""
     written: int = 0
     """Leaves of the result."""
     record: str | None = None
@@ -58,5 +60,5 @@ class Rescued(Noted, kw_only=True, frozen=True):
     @property
     def is_whole(self) -> bool:
         """True if every leaf is there and the tree around them is known, and nothing must be assumed for that."""
-        is_lacking = self.partly or self.lost or self.structure_lacks
+        is_lacking = self.partly or self.lost or self.lost_items or self.structure_lacks
         return not (is_lacking or any(row.assumes for row in self.leaves))

@@ -16,8 +16,11 @@ from surgery_cli.salvage.decoded_arrays import spec_of
 from surgery_cli.salvage.file import BrokenFile, format_of_broken
 from surgery_cli.salvage.item import BrokenItem
 from surgery_cli.salvage.leaves import contradiction
+from surgery_cli.salvage.lost_items import counted_items, lost_trees
 from surgery_cli.salvage.older_steps import path_there
 from surgery_cli.salvage.place import BrokenPlace, find_broken
+from surgery_cli.salvage.states import LostItem, said_lost
+from surgery_cli.salvage.survey import record_of
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.names import RECORD
 from surgery_cli.store.open.checkpoint import open_checkpoint
@@ -35,15 +38,15 @@ class Glance(NamedTuple):
     """Of so many leaves, how many have all their chunks; with ``is_least``, there may be more.
 
     Without ``has_structure``, names of arrays alone tell what some tree was; without ``place``, what is there could not
-    be looked at, and nothing is known of it. ``lost`` are items that cannot be had; ``lacking`` the leaves that have
-    not all, by item, with what describes their arrays, if anything does.
+    be looked at, and nothing is known of it. ``lost_items`` are lost as a whole; ``lacking`` are leaves that have not
+    all, by item, with what describes their arrays, if anything does.
     """
 
     whole: int
     leaves: int
     is_least: bool
     has_structure: bool
-    lost: tuple[str, ...] = ()
+    lost_items: tuple[LostItem, ...] = ()
     place: BrokenPlace | None = None
     lacking: tuple[tuple[str, LeafPath, LeafSpec | None], ...] = ()
 
@@ -56,6 +59,16 @@ class Glance(NamedTuple):
     def is_sure_of_none(self) -> bool:
         """True if all that is there was searched, and no whole leaf was found."""
         return not self.whole and not self.is_least
+
+    @property
+    def lost(self) -> list[str]:
+        """What the items are called that are lost."""
+        return [one.name for one in self.lost_items]
+
+    @property
+    def without(self) -> str:
+        """The rest of a sentence that says how many leaves there are: which items are lost beside."""
+        return f", and {said_lost(self.lost_items)}" if self.lost_items else ""
 
     def __str__(self) -> str:
         least = "at least " if self.is_least else ""
@@ -80,15 +93,22 @@ def _glance(path: Path) -> Glance:
     has_structure = True
     # by a record it is judged what contradicts itself
     has_record = filesystem.is_file(place.root / RECORD)
+    record, _ = record_of(place)
     lacking = []
+    items: dict[str, BrokenItem | BrokenFile] = {}
+    empty = []
     for name, folder in place.items.items():
         if filesystem.is_file(folder):
             form = format_of_broken(folder)
-            leaves = {} if form is None else BrokenFile(folder, form).found.leaves
+            leaves = {}
+            if form is not None:
+                items[name] = file = BrokenFile(folder, form)
+                leaves = file.found.leaves
             whole += sum(leaf.read is not None for leaf in leaves.values())
             count += len(leaves)
             continue
-        item = BrokenItem(folder, scans=scans)
+        items[name] = item = BrokenItem(folder, scans=scans)
+        empty += [] if item.structure.entries or not scans else [name]
         has_structure &= item.structure.is_known
         for leaf, entry in item.structure.entries.items():
             array = item.arrays.get(stored_name(leaf))
@@ -113,7 +133,7 @@ def _glance(path: Path) -> Glance:
         count,
         is_least=not scans,
         has_structure=has_structure,
-        lost=tuple(place.lost),
+        lost_items=tuple(counted_items(place, lost_trees(place, items, empty, record), {}, record)),
         place=place,
         lacking=tuple(lacking),
     )

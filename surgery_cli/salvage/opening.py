@@ -65,7 +65,7 @@ def with_rescue(error: CheckpointError, path: Path, named: str = "") -> SurgeryE
     if not found.whole or (found.whole == found.leaves and filesystem.is_file(path)):
         return error
     first, *rest = error.problems
-    fix = f"`surgery rescue {quote(named)}` would find {found}"
+    fix = f"`surgery rescue {quote(named)}` would find {found}{found.without}"
     if first.fix and "surgery rescue" not in first.fix:
         fix = f"{fix}; else {first.fix}"
     return CheckpointError.of([msgspec.structs.replace(first, fix=fix), *rest])

@@ -11,15 +11,16 @@ from msgspec import UNSET
 from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import CheckpointError
-from surgery_cli.proof.on_record import knows, lost_among
+from surgery_cli.proof.on_record import knows
 from surgery_cli.proof.surgery_json import Record, decoded
 from surgery_cli.salvage.file import BrokenFile, format_of_broken
 from surgery_cli.salvage.item import BrokenItem
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.likeness import Alike
+from surgery_cli.salvage.lost_items import counted_items, lost_trees
 from surgery_cli.salvage.place import BrokenPlace, undecodable_beside
 from surgery_cli.salvage.seals import others_unlike_seal, sidecars_unlike_seal
-from surgery_cli.salvage.structure import WHOLE
+from surgery_cli.salvage.states import LostItem
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.names import RECORD
 from surgery_cli.store.filesystem.small_files import read_small
@@ -34,12 +35,17 @@ class Survey(msgspec.Struct, frozen=True):
     place: BrokenPlace
     items: dict[str, BrokenItem | BrokenFile]
     leaves: dict[str, dict[LeafPath, SavedLeaf]]
-    lost: dict[str, str]
-    """Items of which nothing is left, and what beside the trees is not what was sealed, or does not decode, by name."""
+    lost_items: list[LostItem]
+    """Items of which nothing is left, and what beside the trees is not what was sealed, or does not decode."""
     record_fault: str = ""
     """What is wrong with the record of digests, if it cannot be gone by."""
     records: dict[str, Record] = {}
     """Those that tell of runs before: of the step, called '', and of items that were put into it, by their names."""
+
+    @property
+    def lost(self) -> set[str]:
+        """What these are called."""
+        return {one.name for one in self.lost_items}
 
     def path(self, item: str, inner: LeafPath) -> LeafPath:
         """See ``BrokenPlace.path``."""
@@ -56,7 +62,7 @@ def survey(
     """Read every byte of what is left; ``like`` gives the structure where the metadata is lost, ``other`` of a file."""
     items: dict[str, BrokenItem | BrokenFile] = {}
     leaves: dict[str, dict[LeafPath, SavedLeaf]] = {}
-    record, fault = _record_of(place)
+    record, fault = record_of(place)
     records = {} if record is None else {"": record}
     for name, folder in place.items.items():
         form = format_of_broken(folder) if filesystem.is_file(folder) else None
@@ -72,18 +78,9 @@ def survey(
             records[name] = about
         known = _recorded(about, name, item.structure.entries)
         leaves[name] = item.leaves(memory_bytes, known, meter.advance)
-    empty = {
-        name: "nothing of its leaves is left"
-        for name, item in items.items()
-        if not leaves[name] and (item.structure.origin not in WHOLE or item.structure.faults)
-    }
-    empty |= {
-        name: "it is on record, and nothing of it is left"
-        for name in ([] if record is None else lost_among(record, [*place.items]))
-        if name not in place.lost and not filesystem.is_taken(place.root / name)
-    }
+    lost = lost_trees(place, items, [name for name in items if not leaves[name]], record)
     others = undecodable_beside(place, memory_bytes) | others_unlike_seal(place, record)
-    return Survey(place, items, leaves, {**place.lost, **empty, **others}, fault, records)
+    return Survey(place, items, leaves, counted_items(place, lost, others, record), fault, records)
 
 
 def _about(record: Record | None, place: BrokenPlace, name: str) -> Record | None:
@@ -112,7 +109,7 @@ def _recorded(
     return found
 
 
-def _record_of(place: BrokenPlace) -> tuple[Record | None, str]:
+def record_of(place: BrokenPlace) -> tuple[Record | None, str]:
     """The record that the broken checkpoint carries, if it is as it was written; else what is wrong with it."""
     return _record_in(place.root)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,6 @@ import msgspec
 from msgspec import UNSET
 
 from surgery_cli import reports
-from surgery_cli.draft.kernel import Window
 from surgery_cli.engine.bounded_reads import PairReading, pair_reading
 from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.progress import Listener, Meter
@@ -25,9 +24,9 @@ from surgery_cli.settings.values import tolerance_of
 from surgery_cli.store.filesystem.listing import reads
 from surgery_cli.store.open.as_opened import as_opened
 from surgery_cli.store.open.checkpoint import Checkpoint
-from surgery_cli.surgery.lacking_items import lacking_items
 from surgery_cli.surgery.leaf_names import Names, document_names, named_leaves, spellings
 from surgery_cli.surgery.look_memory import Look, Looks, planned_looks
+from surgery_cli.surgery.sides import Side, lacking_items, sides
 from surgery_cli.tree.containers import alike_but_for_containers, unlike_containers
 from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath
@@ -58,8 +57,10 @@ def diff(
         CheckpointError: what stands there cannot be read, or not in the memory that there is.
     """
     _refuse_boundless(rtol=rtol, atol=atol)
-    left, other = (opened(text, step=step, item=item) for text in (a, b))
-    right = _NamedLike(other, left)
+    one, other = (opened(text, step=step, item=item) for text in (a, b))
+    left, right = sides(one, other)
+    containers = alike_but_for_containers(left.tree, right.tree)
+    right = right.renamed(containers)
     wanted = named_leaves(patterns, left.tree, right.tree)
     comparison = compare(left.tree, right.tree)
     names = document_names({**left.tree.texts, **right.tree.texts})
@@ -68,18 +69,14 @@ def diff(
     both = [p for p in left.tree if p in right.tree and p in wanted and p not in unlike]
     shared = set() if structure else {path for path in both if _is_same_bytes(path, left, right)}
     unread = [] if structure else [path for path in both if path not in shared]
-    with as_opened(left, other):
+    with as_opened(one, other):
         looks = planned_looks(_looks(left, right, names, unread), memory_bytes, say)
         changed += _changed_values(left, right, names, looks, listener, rtol, atol)
     order = {names[path]: n for n, path in enumerate(in_listed_order(left.tree))}
     changed.sort(key=lambda change: order[change.path])
-    moved = {path: there for path, there in right.moved.items() if path in wanted}
-    changed[:0] = [
-        reports.Change(path=str(node), what="container", a=here, b=there)
-        for node, (here, there) in unlike_containers(moved).items()
-    ]
+    changed[:0] = _nodes({p: there for p, there in containers.items() if p in wanted})
     return reports.Difference(
-        **_sides(left, other),
+        **_sides(one, other),
         only_in_a=[names[p] for p in in_listed_order(comparison.only_in_a) if p in wanted],
         only_in_b=[names[p] for p in in_listed_order(comparison.only_in_b) if p in wanted],
         changed=changed,
@@ -88,36 +85,11 @@ def diff(
         structure_only=structure,
         rtol=rtol,
         atol=atol,
-        **({} if patterns else _beside(left, other)),
+        **({} if patterns else _beside(one, other)),
         agreeing=_others([names[path] for path in both], changed),
         not_named=len(names) - len(wanted) if patterns else UNSET,
         spellings=spellings({path: names[path] for path in wanted}),
     )
-
-
-class _NamedLike:
-    """A checkpoint with the paths of another, where a node that is a list in the one is a dict in the other."""
-
-    def __init__(self, checkpoint: Checkpoint, like: Checkpoint) -> None:
-        self._checkpoint = checkpoint
-        self.moved = alike_but_for_containers(like.tree, checkpoint.tree)
-        """The paths of such leaves in the other, each with its own here."""
-        here = {there: path for path, there in self.moved.items()}
-        self.tree = (
-            checkpoint.tree.mapped(lambda path: here.get(path, path)) if here else checkpoint.tree
-        )
-
-    def _own(self, path: LeafPath) -> LeafPath:
-        return self.moved.get(path, path)
-
-    def read(self, path: LeafPath, window: Window | None = None) -> Any:
-        return self._checkpoint.read(self._own(path), window)
-
-    def identity(self, path: LeafPath) -> Hashable | None:
-        return self._checkpoint.identity(self._own(path))
-
-    def expect(self, paths: Iterable[LeafPath]) -> None:
-        self._checkpoint.expect(map(self._own, paths))
 
 
 def _sides(left: Checkpoint, right: Checkpoint) -> dict[str, Any]:
@@ -145,6 +117,14 @@ def _changes(
     return [reports.Change(path=names[d.path], what=d.what, a=d.a, b=d.b) for d in found]
 
 
+def _nodes(moved: Mapping[LeafPath, LeafPath]) -> list[reports.Change]:
+    """The nodes that are other containers on the other side."""
+    return [
+        reports.Change(path=str(node), what="container", a=here, b=there)
+        for node, (here, there) in unlike_containers(moved).items()
+    ]
+
+
 def _refuse_boundless(**tolerances: float) -> None:
     for name, tolerance in tolerances.items():
         try:
@@ -158,22 +138,22 @@ def _others(names: Sequence[str], changed: Sequence[reports.Change]) -> list[str
     return [name for name in names if name not in differing]
 
 
-def _is_same_bytes(path: LeafPath, left: Checkpoint, right: _NamedLike) -> bool:
+def _is_same_bytes(path: LeafPath, left: Side, right: Side) -> bool:
     """True if both refer to the same stored bytes."""
     identity = left.identity(path)
     return identity is not None and identity == right.identity(path)
 
 
 def _looks(
-    left: Checkpoint, right: _NamedLike, names: Names, paths: Sequence[LeafPath]
+    left: Side, right: Side, names: Names, paths: Sequence[LeafPath]
 ) -> dict[LeafPath, Look[PairReading]]:
     sides = {path: (left.tree[path], right.tree[path]) for path in paths}
     return {p: Look(names[p], specs, partial(pair_reading, *specs)) for p, specs in sides.items()}
 
 
 def _changed_values(
-    left: Checkpoint,
-    right: _NamedLike,
+    left: Side,
+    right: Side,
     names: Names,
     looks: Looks[PairReading],
     listener: Listener | None,

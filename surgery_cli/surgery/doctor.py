@@ -165,8 +165,7 @@ def _read(
         except SurgeryError:
             return row
         todo = row.todo.replace(NOT_SEARCHED, "") if left.whole else NOTHING_WHOLE
-        lost = 0 if found.left is None else len(found.left.lost)  # items, each with a row
-        leaves = len(left.leaves) - lost
+        leaves = len(left.leaves)
         sure = left.whole - sum(bool(one.assumes) for one in left.leaves)
         return replace(row, leaves=leaves, whole_leaves=sure, at_least=False, todo=todo)
     return row

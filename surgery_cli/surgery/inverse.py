@@ -25,10 +25,10 @@ from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.write.step_plan import draft_items
 from surgery_cli.surgery.inverse_proof import differences, is_in_order
-from surgery_cli.surgery.lacking_items import lacking_items
 from surgery_cli.surgery.last_run import MOST_NAMED, last_run
 from surgery_cli.surgery.leaf_names import document_names, former_names
 from surgery_cli.surgery.preparation import prepare
+from surgery_cli.surgery.sides import lacking_beside
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.series import folded
@@ -73,7 +73,7 @@ def _not_brought_back(
         source = open_checkpoint(str(source.location.step_directory))
     if checkpoint.location.shape == "item":
         return []
-    return [name for name in lacking_items(source, checkpoint) if name not in inserted]
+    return [name for name in lacking_beside(source, checkpoint) if name not in inserted]
 
 
 def _for(record: Record, document: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,12 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.proof.metadata_files import faults_beside, side_items
 from surgery_cli.proof.sharding_file import fault_notes
-from surgery_cli.proof.step_metadata_file import NOT_THERE, lacks_step_metadata
+from surgery_cli.proof.step_metadata_file import (
+    NOT_THERE,
+    lacks_step_metadata,
+    missing_notes,
+    unmarked_notes,
+)
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.boundary import Boundary
 from surgery_cli.store.filesystem.processes import State
@@ -60,9 +65,9 @@ def inference_notes(checkpoint: Checkpoint, but: Collection[str] = ()) -> list[C
     ]
 
 
-def damage_notes(checkpoint: Checkpoint) -> list[Consequence]:
+def damage_notes(checkpoint: Checkpoint) -> list[Note]:
     """A note for every small file that cannot be understood, though every leaf can be read without it."""
-    notes = []
+    notes: list[Note] = []
     for name, item in checkpoint.items.items():
         if isinstance(item, PytreeItem):
             about = f"item '{name}': " if name and len(checkpoint.items) > 1 else ""
@@ -87,7 +92,7 @@ def damage_notes(checkpoint: Checkpoint) -> list[Consequence]:
     if step is not None and lacks_step_metadata(step):
         said = f"`{STEP_METADATA}`: {NOT_THERE}, and the result as well"
         notes.append(Consequence(DocsPage.CHECKED_BY_VERIFY, said))
-    return notes
+    return [*notes, *missing_notes(checkpoint), *unmarked_notes(checkpoint)]
 
 
 def unchosen_notes(checkpoint: Checkpoint) -> list[Consequence]:

@@ -16,6 +16,7 @@ from surgery_cli.inputs.buckets import path_at
 from surgery_cli.salvage.filling import Fill, FillBy
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.place import BrokenPlace, find_broken, fingerprint
+from surgery_cli.salvage.states import LostItem, said_lost
 from surgery_cli.salvage.survey import Survey
 from surgery_cli.salvage.writing import NOTHING, KeptLeaf, places_kept
 from surgery_cli.script.user_code import Say, importing_once
@@ -32,7 +33,7 @@ from surgery_cli.surgery.rescue_report import places_said, rescue_report, saved_
 from surgery_cli.surgery.rescue_target import target_of
 from surgery_cli.surgery.rescued_result import Rescue
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.words.lists import listed, quoted
+from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Consequence, Note
 from surgery_cli.words.pages import DocsPage
 from surgery_cli.words.quantities import counted, leaves_text
@@ -85,7 +86,9 @@ def rescue(
         _refuse_parts(survey, report, lacking, asked)
     if not any(kept.values()):
         raise CheckpointError(
-            f"no leaf of '{broken}' is whole", why=_why(lacking), fix="nothing can be written"
+            f"no leaf of '{broken}' is whole",
+            why=_why(lacking, survey.lost_items),
+            fix="nothing can be written",
         )
     donors = _donors(other, rows)
     record = Rescue(survey, kept, rows, before, donors, memory_bytes).appear(target)
@@ -167,7 +170,7 @@ def _refuse_parts(
     Raises:
         CheckpointError: so.
     """
-    if lacking:
+    if lacking or survey.lost_items:
         raise _incomplete(survey, report.leaves, lacking, asked)
     _refuse_other_tree(report)
     _refuse_assumptions(survey, report.leaves)
@@ -180,26 +183,26 @@ def _incomplete(
     asked: Asked,
 ) -> CheckpointError:
     whole = sum(row.state == "whole" for row in rows)
-    known = {
-        str(survey.path(name, inner)) for name in survey.leaves for inner in survey.leaves[name]
-    }
-    apart = [row.path for row in lacking if row.path not in known]  # which no other leaf fills
+    apart = survey.lost_items  # which no leaf of another fills
     ways = []
     if apart:
-        ways.append(f"copy {quoted(apart, 4, word='and')} again from where it is whole")
-    if len(apart) < len(lacking) and not (asked.fill_from or asked.fill):
+        ways.append(f"copy {listed(apart, 4, word='and')} again from where it is whole")
+    if lacking and not (asked.fill_from or asked.fill):
         ways.append("`--fill-from` an older step" + " for the rest" * bool(apart))
     first = f"{listed(ways, word='and')}, or " if ways else ""
     filled = len(rows) - whole - len(lacking)
     found = f"{whole} of {leaves_text(len(rows))} in '{survey.place.root}' are whole"
-    rest = f"{counted(len(lacking), 'is', 'are')} not"
+    rest = f", and {counted(len(lacking), 'is', 'are')} not" if lacking else ""
     if filled:
-        found, rest = f"{found}, {filled:,} can be filled", f"{len(lacking):,} cannot"
+        found = f"{found}, {filled:,} can be filled"
+        rest = f", and {len(lacking):,} cannot" if lacking else ""
+    if apart:
+        rest = f"{rest}, and {said_lost(apart)}"
     kept = "what is whole or can be filled" if filled else "what is whole"
     return CheckpointError(
         Problem(
-            f"{found}, and {rest}",
-            why=_why(lacking),
+            f"{found}{rest}",
+            why=_why(lacking, apart),
             fix=f"{first}`--allow-partial` for {kept}; without DST, all are listed",
         )
     )
@@ -238,9 +241,9 @@ def _refuse_other_tree(report: reports.Rescued) -> None:
         )
 
 
-def _why(lacking: list[reports.SavedRow]) -> str:
+def _why(lacking: Sequence[reports.SavedRow], apart: Sequence[LostItem]) -> str:
     said = [
         f"'{row.path}' {'lost' if row.state == 'lost' else f'{row.share:.0%} there'}"
         for row in lacking
     ]
-    return listed(said, 6)
+    return listed([*said, *(f"{one}: {one.why}" for one in apart)], 6)

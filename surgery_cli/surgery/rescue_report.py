@@ -58,10 +58,7 @@ def saved_rows(survey: Survey, fills: Mapping[LeafPath, Fill]) -> list[reports.S
                     described_by="" if leaf.array is None else leaf.array.described_by,
                 )
             )
-    return rows + [
-        reports.SavedRow(path=name or ".", state="lost", share=0.0, why=why)
-        for name, why in survey.lost.items()
-    ]
+    return rows
 
 
 def _type_text(leaf: SavedLeaf) -> str:
@@ -126,6 +123,7 @@ def rescue_report(
         whole=states.count("whole"),
         partly=states.count("partly"),
         lost=states.count("lost"),
+        lost_items=survey.lost_items,
         notes=notes,
     )
 

@@ -172,7 +172,10 @@ class Rescue(msgspec.Struct, frozen=True):
                 for row in self.rows
                 if row.filled_from
             ],
-            removed=[row.path for row in self.rows if row.path not in origins],
+            removed=[
+                *(row.path for row in self.rows if row.path not in origins),
+                *(one.name or "." for one in self.survey.lost_items),
+            ],
             rescued=origins,
             digests=digests,
             slots=slots_on_record(self.survey.records, written, self._filled_keys(written)),

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from surgery_cli import reports
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import PlanError
+from surgery_cli.proof.metadata_files import side_items
 from surgery_cli.proof.older_steps import assumed_steps
 from surgery_cli.proof.structure import compare
 from surgery_cli.salvage.opening import opened
@@ -22,6 +23,7 @@ from surgery_cli.surgery.byte_checks import check_bytes
 from surgery_cli.surgery.expected_digests import manifest, on_record
 from surgery_cli.surgery.leaf_names import document_names, spellings
 from surgery_cli.surgery.open_ends import settings_read
+from surgery_cli.surgery.sides import sides
 from surgery_cli.tree.containers import alike_but_for_containers, unlike_containers
 from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Consequence, Note
@@ -71,7 +73,7 @@ def verify(
 
         return _chosen(verdict(checkpoint, argument, like_init, say), checkpoint)
     if like is not None:
-        other = opened(like)
+        other = _opened_like(like, item)
         return _chosen(_like(checkpoint, other), checkpoint, other)
     expected = (
         on_record(checkpoint) if like_manifest is None else manifest(checkpoint, like_manifest)
@@ -132,30 +134,40 @@ def _chosen(
 
 
 def _beside(*sides: Checkpoint) -> list[Note]:
-    """What is in them and no tree: nothing is said of it."""
-    names = sorted({name for side in sides for name in side.location.other_items})
-    if not names:
-        return []
-    said = f"not compared, as they are no trees: {listed(names, 5)}"
-    return [Consequence(DocsPage.CHECKED_BY_VERIFY, said)]
+    """What is in them and was not opened: nothing is said of it."""
+    names = {name for side in sides for name in side.location.other_items}
+    no_trees = {path.name for side in sides for path in side_items(side)}
+    why = {"they are no trees": names & no_trees, "`--item` chose another": names - no_trees}
+    return [
+        Consequence(
+            DocsPage.CHECKED_BY_VERIFY, f"not compared, as {because}: {listed(sorted(said), 5)}"
+        )
+        for because, said in why.items()
+        if said
+    ]
+
+
+def _opened_like(like: str, item: str | None) -> Checkpoint:
+    """What is compared with, of several trees the one that was chosen."""
+    other = opened(like)
+    if item is not None and other.location.prefix_items:
+        return opened(like, item=item)
+    return other
 
 
 def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
     """Structure, shapes, kinds and dtypes, never values."""
-    pairs = alike_but_for_containers(checkpoint.tree, other.tree)
-    here = {there: path for path, there in pairs.items()}
-    tree = other.tree.mapped(lambda path: here.get(path, path))
-    comparison = compare(checkpoint.tree, tree)
-    names = document_names({**checkpoint.tree.texts, **tree.texts})
+    left, right = sides(checkpoint, other)
+    pairs = alike_but_for_containers(left.tree, right.tree)
+    own, tree = left.tree, right.renamed(pairs).tree
+    comparison = compare(own, tree)
+    names = document_names({**own.texts, **tree.texts})
     findings = [
         *(
             reports.Finding(str(node), "container", reports.Subject.NODE, here=one, there=another)
             for node, (one, another) in unlike_containers(pairs).items()
         ),
-        *(
-            reports.Finding(names[p], "extra", here=checkpoint.tree[p].held_text)
-            for p in comparison.only_in_a
-        ),
+        *(reports.Finding(names[p], "extra", here=own[p].held_text) for p in comparison.only_in_a),
         *(
             reports.Finding(names[p], "missing", there=tree[p].held_text)
             for p in comparison.only_in_b
@@ -170,9 +182,9 @@ def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
         against=str(other.location.root),
         agrees=not findings,
         findings=findings,
-        checked=len(checkpoint.tree),
+        checked=len(own),
         unchecked=0,
         notes=_beside(checkpoint, other),
-        agreeing=[names[path] for path in checkpoint.tree if path not in differing],
+        agreeing=[names[path] for path in own if path not in differing],
         spellings=spellings(names),
     )

@@ -121,6 +121,10 @@ def test_an_item_without_a_mark_is_told_of_and_the_result_has_one(
             said = surgery("verify", place)
             assert said.code == 0
             assert f"of 'default' there is no `{MARK}`" in said.out
+            looked = surgery("inspect", place, "--json")
+            assert any(f"of 'default' there is no `{MARK}`" in n for n in looked.document["notes"])
+        with ocp.CheckpointManager(epath.Path(run)) as manager:
+            assert manager.restore(250) is not None
         assert MARK in surgery("doctor", run, "--settled", "0").out
         sound = surgery("verify", f"{run}@500").out
         assert MARK not in sound
@@ -133,6 +137,9 @@ def test_an_item_without_a_mark_is_told_of_and_the_result_has_one(
     told = surgery("rescale", step, f"{run}-new/250", *edit, "--dry-run", "--json")
     wrote = surgery("rescale", step, f"{run}-new/250", *edit, "--json")
     assert (told.code, wrote.code) == (0, 0)
+    for report in (told, wrote):
+        notes = [note for note in report.document["notes"] if "of 'default' there is no" in note]
+        assert len(notes) == (source == "in the bucket")
     restored_by_itself(f"{run}-new/250/default")
     metrics = f"run-new/250/metrics/{MARK}"
     assert (metrics in bucket.names()) == bool(bucket.names("run-new/250/metrics"))

@@ -218,3 +218,31 @@ def test_after_a_rescue_that_was_killed_behind_its_mark_clean_is_named(service, 
     assert service.names(".new") == []
     assert {name: service.content(name) for name in service.names("new/")} == whole
     assert "exists" in surgery("rescue", there, new).err
+
+
+@pytest.mark.parametrize("is_marked", [True, False])
+def test_inspect_and_rescue_say_the_same_of_a_lost_item(surgery, service, tmp_path, is_marked):
+    """A folder that is empty is none there: its mark is left, or nothing."""
+    run, trees = tmp_path / "run", {"state": 16, "ema": 4}
+    items = {
+        name: ocp.args.StandardSave({f"w{n}": np.full(3, n, np.float32) for n in range(count)})
+        for name, count in trees.items()
+    }
+    with ocp.CheckpointManager(run) as manager:
+        for number in (20, 30):
+            manager.save(number, args=ocp.args.Composite(**items))
+        manager.wait_until_finished()
+    there = uploaded(service, run / "20", f"{service.root}/run/20")
+    there = uploaded(service, run / "30", f"{service.root}/run/30")
+    for key in service.names("run/30/state/"):
+        if not (is_marked and key.endswith("commit_success.txt")):
+            service.remove(key)
+    lost = "'state' (16 leaves in step 20) is lost as a whole"
+    looked = surgery("inspect", there)
+    if is_marked:
+        assert looked.code == 3
+        assert f"would find 4 of 4 leaves, and {lost}" in " ".join(looked.err.split())
+    else:
+        assert "recorded but not there: 'state'" in " ".join(looked.out.split())
+    found = surgery("rescue", there)
+    assert f"4 of 4 leaves whole, 0 partly, 0 lost; {lost}" in " ".join(found.out.split())

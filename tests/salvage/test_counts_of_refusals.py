@@ -52,14 +52,14 @@ def test_without_what_fills_two_numbers_say_all(surgery, broken, tmp_path):
 
 
 def test_what_can_be_filled_is_counted_apart_from_what_cannot(surgery, broken, tmp_path):
-    """Of eight, four are damaged leaves, which the older step fills, and one is an item that nothing fills."""
+    """Four of seven are damaged leaves, which the older step fills; beside them is an item that nothing fills."""
     (broken / "about" / "metadata").write_bytes(b"")
     words = ("rescue", broken, tmp_path / "new", "--fill-from", broken.parent)
     ended = surgery(*words)
     said = ended.err.replace("\n", " ")
     assert ended.code == 3
-    assert "3 of 8 leaves in '" in said
-    assert "are whole, 4 can be filled, and 1 cannot" in said
+    assert "3 of 7 leaves in '" in said
+    assert "are whole, 4 can be filled, and 'about' is lost as a whole" in said
     assert "`--allow-partial` for what is whole or can be filled" in said
     done = surgery(*words, "--allow-partial", "--json")
     assert done.document["written"] == 3 + 4

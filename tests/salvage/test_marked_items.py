@@ -45,5 +45,5 @@ def test_an_item_of_nothing_but_its_mark_is_lost(saved, tmp_path, mark, name):
             file.rmdir() if file.is_dir() and not any(file.iterdir()) else None
             file.unlink() if file.is_file() else None
     assert not _is_restored(step, name)
-    lost = {row.path: row.why for row in surgery.rescue(str(step)).leaves if row.state == "lost"}
+    lost = {one.name: one.why for one in surgery.rescue(str(step)).lost_items}
     assert lost == {name: "it holds no file"}

@@ -64,9 +64,10 @@ def test_whatever_beside_the_tree_is_not_what_was_sealed_is_lost_and_left_out(
         else:
             (file.parent / "added").write_text("{}")
 
-        lost = [row.path for row in surgery.rescue(str(step)).leaves if row.state != "whole"]
-        assert lost == [name.parts[0]], name
-        with pytest.raises(CheckpointError, match=f"'{name.parts[0]}' lost"):
+        found = surgery.rescue(str(step))
+        assert all(row.state == "whole" for row in found.leaves)
+        assert [one.name for one in found.lost_items] == [name.parts[0]], name
+        with pytest.raises(CheckpointError, match=f"'{name.parts[0]}' is lost as a whole"):
             surgery.rescue(str(step), str(new))
         assert not new.exists()
         surgery.rescue(str(step), str(new), allow_partial=True)
@@ -115,7 +116,7 @@ def test_without_a_seal_an_array_beside_the_tree_that_does_not_decode_is_lost(
     chunk.write_bytes(bytes(chunk.stat().st_size))
 
     name = item.split("/")[0]
-    with pytest.raises(CheckpointError, match=f"'{name}' lost"):
+    with pytest.raises(CheckpointError, match=f"'{name}' is lost as a whole"):
         surgery.rescue(str(step), str(tmp_path / "new"))
     surgery.rescue(str(step), str(tmp_path / "new"), allow_partial=True)
     assert not (tmp_path / "new" / name).exists()

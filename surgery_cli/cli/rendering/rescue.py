@@ -8,7 +8,7 @@ from typing import Final
 from surgery_cli.console.page import Cell, Page
 from surgery_cli.console.printable import shown_path
 from surgery_cli.reports import Rescued, SavedRow
-from surgery_cli.salvage.states import Proof
+from surgery_cli.salvage.states import Proof, said_lost
 from surgery_cli.words.lists import listed
 from surgery_cli.words.quantities import leaves_text
 
@@ -21,9 +21,10 @@ def render(document: Rescued, page: Page, *, verbose: bool = False) -> None:
     count = len(document.leaves)
     assumed = Counter(row.assumes for row in document.leaves if row.assumes)
     conditions = "".join(f" ({number:,} of them if {said})" for said, number in assumed.items())
+    apart = f"; {said_lost(document.lost_items)}" if document.lost_items else ""
     page.verdict(
         f"{document.whole:,} of {leaves_text(count)} whole{conditions}, {document.partly:,} partly,"
-        f" {document.lost:,} lost; names from {document.structure}",
+        f" {document.lost:,} lost{apart}; names from {document.structure}",
         indent=2,
     )
     if document.structure_lacks:
@@ -43,6 +44,8 @@ def render(document: Rescued, page: Page, *, verbose: bool = False) -> None:
     for row in shown:
         _leaf(row, page)
     page.rest(len(rows) - len(shown), indent=2)
+    for item in document.lost_items:
+        page.line(Cell("lost ", "bad"), f"{item}: {item.why}", indent=2)
     if document.destination is not None:
         step = f"step '{document.destination_step}' of " if document.destination_step else ""
         page.line(

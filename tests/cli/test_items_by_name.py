@@ -1,0 +1,127 @@
+"""Two steps are compared item by item where one of them has several, however many are left in the other."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+STATE = {"params": {"w": np.arange(3, dtype=np.float32)}, "layers": [np.ones(2), np.zeros(2)]}
+"""Three leaves."""
+EMA = {"w": np.arange(3, dtype=np.float32)}
+"""One."""
+
+
+@pytest.fixture
+def run(tmp_path):
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        items = {"state": ocp.args.StandardSave(STATE), "ema": ocp.args.StandardSave(EMA)}
+        manager.save(1, args=ocp.args.Composite(**items))
+        manager.wait_until_finished()
+    return tmp_path / "run"
+
+
+def _without(run, item):
+    """A copy of the run that has lost an item."""
+    lost = run.with_name(f"without-{item}")
+    shutil.copytree(run, lost)
+    shutil.rmtree(lost / "1" / item)
+    return lost
+
+
+@pytest.mark.parametrize("named", ["run", "step"])
+@pytest.mark.parametrize("lost", ["ema", "state"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_diff_of_a_step_that_lost_an_item(surgery, run, named, lost, is_first):
+    """All leaves of the other item were said to be on one side alone, under two names."""
+    lacking = _without(run, lost)
+    sides = [run, lacking] if named == "run" else [run / "1", lacking / "1"]
+    a, b = sides if is_first else sides[::-1]
+    full, poor = ("a", "b") if is_first else ("b", "a")
+    found = surgery("diff", a, b, "--json")
+    assert found.code == 1
+    of = {
+        "ema": ["ema/w"],
+        "state": ["state/layers/0", "state/layers/1", "state/params/w"],
+    }
+    left = "state" if lost == "ema" else "ema"
+    assert sorted(found.document[f"only_in_{full}"]) == of[lost]
+    assert found.document[f"only_in_{poor}"] == []
+    assert found.document["changed"] == []
+    assert sorted(found.document["agreeing"]) == of[left]
+    assert found.document[f"items_only_in_{full}"] == [lost]
+    assert found.document[f"items_only_in_{poor}"] == []
+    assert f"only {full} has {lost}" in surgery("diff", a, b).out
+
+
+def test_values_of_the_item_that_is_left_are_compared(surgery, run):
+    lacking = _without(run, "ema")
+    with ocp.StandardCheckpointer() as checkpointer:
+        other = {"params": {"w": STATE["params"]["w"] + 1}, "layers": STATE["layers"]}
+        checkpointer.save(lacking / "1" / "state", other, force=True)
+    (change,) = surgery("diff", run, lacking, "--json").document["changed"]
+    assert (change["path"], change["what"], change["max_abs"]) == ("state/params/w", "values", 1.0)
+
+
+def test_a_list_beside_a_dict_is_found_below_the_items_name(surgery, run):
+    lacking = _without(run, "ema")
+    with ocp.StandardCheckpointer() as checkpointer:
+        other = {**STATE, "layers": {"0": STATE["layers"][0], "1": STATE["layers"][1] + 1}}
+        checkpointer.save(lacking / "1" / "state", other, force=True)
+    found = surgery("diff", run, lacking, "--json").document
+    changes = {(change["path"], change["what"]) for change in found["changed"]}
+    assert changes == {("state/layers", "container"), ("state/layers/1", "values")}
+    assert found["only_in_a"] == ["ema/w"]
+
+
+def test_patterns_begin_with_the_items_name(surgery, run):
+    lacking = _without(run, "ema")
+    found = surgery("diff", run, lacking, "state/params", "--json")
+    assert (found.code, found.document["equal"]) == (0, 1)
+
+
+def test_two_steps_that_lost_another_item_each_have_nothing_in_common(surgery, run):
+    """Both record both items: the one that is left in the one is not the other's."""
+    found = surgery("diff", _without(run, "ema"), _without(run, "state"), "--json").document
+    assert (found["equal"], found["items_only_in_a"], found["items_only_in_b"]) == (
+        0,
+        ["state"],
+        ["ema"],
+    )
+
+
+def test_an_item_beside_its_step_is_that_item(surgery, run):
+    found = surgery("diff", run / "1" / "state", run, "--json").document
+    assert (found["equal"], found["only_in_a"], found["only_in_b"]) == (3, [], ["ema/w"])
+    assert (found["items_only_in_a"], found["items_only_in_b"]) == ([], [])
+
+
+def test_single_items_are_compared_whatever_they_are_called(surgery, run, tmp_path):
+    with ocp.CheckpointManager(tmp_path / "plain") as manager:
+        manager.save(1, args=ocp.args.StandardSave(STATE))
+        manager.wait_until_finished()
+    with ocp.CheckpointManager(tmp_path / "named") as manager:
+        manager.save(1, args=ocp.args.Composite(model=ocp.args.StandardSave(STATE)))
+        manager.wait_until_finished()
+    found = surgery("diff", tmp_path / "plain", tmp_path / "named", "--json")
+    assert (found.code, found.document["equal"]) == (0, 3)
+    assert (found.document["items_only_in_a"], found.document["items_only_in_b"]) == ([], [])
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_verify_like_a_run_with_one_more_item(surgery, run, is_first):
+    a, b = [run, _without(run, "ema")] if is_first else [_without(run, "ema"), run]
+    found = surgery("verify", a, "--like", b, "--json")
+    assert found.code == 1
+    what = "extra" if is_first else "missing"
+    assert [(one["path"], one["what"]) for one in found.document["findings"]] == [("ema/w", what)]
+
+
+def test_verify_like_holds_the_item_that_was_chosen_against_the_same(surgery, run):
+    found = surgery("verify", _without(run, "ema"), "--like", run, "--item", "state", "--json")
+    assert (found.code, found.document["checked"]) == (0, 3)
+    assert [note for note in found.document["notes"] if "not compared" in note] == [
+        "not compared, as `--item` chose another: ema"
+    ]
