@@ -92,7 +92,8 @@ class Donors:
         clocks = tuple({clock.path: clock for clock in every}.values())
         sided = one_sided_settings(pairs, clocks, origin.source, draft, self._scene)
         shared = tuple(self._shared(pairs, origin.source, draft))
-        because = next((why_of_clock(c, sided, shared) for c in clocks if not c.agrees), "")
+        apart_by = next((self._sized(c, pairs, draft) for c in clocks if not c.agrees), None)
+        because = why_of_clock(apart_by, sided, shared) if apart_by is not None else ""
         because = because or self._uncompared(slots, draft)
         because = because or self._of_another_kind(pairs, origin.source, draft)
         because = because or next(self._counted_apart(pairs, origin.source, draft), "")
@@ -218,9 +219,14 @@ class Donors:
             same = [p for p in other.clocks if p in there and there[p].drives == clock.drives]
             place = same[0] if len(same) == 1 else None
             theirs = self._scene.number(LeafRef(donor, place)) if place is not None else None
-            sizes = sizes_under_another_count(slot, draft, self._scene.number)
             ours = self._standing(path, draft)
-            yield Clocked(path, clock.drives, theirs, ours, decays, sizes, place)
+            yield Clocked(path, clock.drives, theirs, ours, decays, there=place)
+
+    def _sized(self, clock: Clocked, pairs: Sequence[tuple[Slot, Slot]], draft: Draft) -> Clocked:
+        """The clock with for whom it is told how large next steps are: asked once for the slots of a param."""
+        slot = next(slot for slot, _ in pairs if clock.path in slot.clocks)
+        sizes = sizes_under_another_count(slot, draft, self._scene.number)
+        return msgspec.structs.replace(clock, sizes=sizes)
 
     def _clock_of_donor(self, path: LeafPath, draft: Draft) -> Clock | None:
         """What a clock counts that was itself taken from a donor."""

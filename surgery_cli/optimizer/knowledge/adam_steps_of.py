@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
 
 from surgery_cli.optimizer.knowledge.factories import FACTORIES, every_factory_of
@@ -28,6 +29,7 @@ AFTER_A_RESTART: Final = frozenset({*_OF_ADAM, *_RMSPROP})
 """Those whose steps are as many learning rates large as Adam's once moments restart under a count that goes on."""
 
 
+@cache
 def whose_steps(
     kinds: tuple[str, ...], factory: str, proved: frozenset[tuple[str, str]]
 ) -> str | None:
