@@ -21,6 +21,7 @@ from surgery_cli.store.write.destination import (
     real_path,
 )
 from surgery_cli.store.write.half_replaced import half_replaced
+from surgery_cli.surgery.removal_advice import or_removed_first
 from surgery_cli.surgery.source_and_destination import path_of
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
@@ -92,5 +93,5 @@ def _check(target: Target, place: BrokenPlace) -> None:
         raise DestinationError(
             f"the destination '{path}' exists",
             why="a rescue replaces nothing",
-            fix="name another, or remove it first",
+            fix=or_removed_first(path),
         )
