@@ -37,7 +37,7 @@ def name_step_read(
     found = [n for n, word in enumerate(typed()) if n and _leads_to(word, location.root)]
     is_in_it = target is not None and filesystem.real(target) == location.root
     if found and len(found) == 1 + is_in_it:  # what is read stands before where it goes
-        word = typed()[found[0]].removesuffix(_LATEST)
+        word = _run_of(typed()[found[0]])
         meaning(found[0], f"{word.rstrip('/') or word}@{step}")
     elif found and is_source:
         meaning_with("--step", str(step))
@@ -45,5 +45,11 @@ def name_step_read(
 
 def _leads_to(word: str, root: Path) -> bool:
     with suppress(SurgeryError, OSError, ValueError, RuntimeError):
-        return filesystem.real(path_at(address(word.removesuffix(_LATEST)))) == root
+        return filesystem.real(path_at(address(_run_of(word)))) == root
     return False
+
+
+def _run_of(word: str) -> str:
+    """The word without `@latest`, behind which a slash may stand."""
+    bare = word.rstrip("/")
+    return bare.removesuffix(_LATEST) if bare.endswith(_LATEST) else word

@@ -23,6 +23,7 @@ from surgery_cli.store.write.destination import (
 )
 from surgery_cli.store.write.half_replaced import half_replaced
 from surgery_cli.surgery.record_beside import refuse_called_otherwise
+from surgery_cli.surgery.removal_advice import or_removed_first
 from surgery_cli.surgery.source_and_destination import path_of
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
@@ -94,7 +95,7 @@ def _check(target: Target, place: BrokenPlace) -> None:
         raise DestinationError(
             f"the destination '{path}' exists",
             why="a rescue replaces nothing",
-            fix="name another, or remove it first",
+            fix=or_removed_first(path),
         )
     if filesystem.is_file(place.root) and not target.step:
         _check_record_beside(path)

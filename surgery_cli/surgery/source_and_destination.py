@@ -23,7 +23,6 @@ from surgery_cli.script.user_code import Say
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.array_file import ArrayFile
 from surgery_cli.store.filesystem.bucket_locks import claim_of, lock_around
-from surgery_cli.store.filesystem.listing import removal_of
 from surgery_cli.store.filesystem.names import destination_of, step_name
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.argument import refuse_step_of_run
@@ -46,7 +45,8 @@ from surgery_cli.store.write.set_aside import recover_old, set_aside_of
 from surgery_cli.surgery.others_inside import refuse_to_lose_others
 from surgery_cli.surgery.places_read import places_read
 from surgery_cli.surgery.preparation import Prepared
-from surgery_cli.surgery.put_into import checkpoint_around, refuse_step_in_step
+from surgery_cli.surgery.put_into import refuse_step_in_step
+from surgery_cli.surgery.removal_advice import or_removed_first
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
@@ -124,17 +124,9 @@ def _check_what_stands_at(target: Path, *, force: bool, goes_on: bool = False) -
             if force
             else f"the destination '{target}' exists, and is not one checkpoint that can be read",
             why=reason,
-            fix=_other_way(target),
+            fix=or_removed_first(target),
         )
     refuse_to_lose_others(target)
-
-
-def _other_way(target: Path) -> str:
-    """What to do where a destination is not replaced: of a part of a checkpoint nothing is to be removed."""
-    around = checkpoint_around(target)
-    if around is not None:
-        return f"name another place: this one is a part of the checkpoint '{around}'"
-    return f"name another place, or remove it first: `{removal_of(target)}`"
 
 
 def _kept_by_force(target: Path, *, goes_on: bool = False) -> str:
@@ -192,7 +184,7 @@ def path_of(destination: str, *, may_renumber: bool = True) -> Path:
             why="a result has a name of its own in one",
             fix=f"e.g. `{path.scheme}://{path.bucket.partition('@')[0]}/runs/new`",
         )
-    refuse_step_of_run(destination, may_renumber=may_renumber)
+    refuse_step_of_run(str(path), may_renumber=may_renumber)
     _refuse_way_through_nothing(path)
     filesystem.forget(path, but_begun=True)
     filesystem.look_ahead(path)

@@ -17,7 +17,8 @@ from surgery_cli.store.locate import refusals
 from surgery_cli.store.locate.steps import steps_at
 
 _LATEST: Final = "@latest"
-WITH_STEP: Final = re.compile(r"(.+)@([0-9]{1,18}|latest)", re.DOTALL)
+WITH_STEP: Final = re.compile(r"(.+)@([0-9]{1,18}|latest)/*", re.DOTALL)
+"""Behind the step may be what shells complete behind the name of a folder."""
 
 
 class Argument(NamedTuple):
@@ -123,22 +124,43 @@ def refuse_step_of_run(text: str, *, may_renumber: bool = True) -> None:
     ``may_renumber``: the command has an ``--as-step``.
 
     Raises:
-        DestinationError: what stands before `@N` or `@latest` is a directory of steps.
+        DestinationError: what stands before `@N` or `@latest` is a directory of steps; or nothing of that name stands
+            there yet, which would be a place like no other.
     """
     found = WITH_STEP.fullmatch(text)
-    if found is None or not steps_at(path_at(found[1])):
+    if found is None:
         return
-    step = "NEW" if found[2] == "latest" else found[2]
-    own = path_at(found[1]) / step
-    way = f"for a step of the run: name '{found[1]}', with `--as-step {step}`"
+    run, is_numbered = found[1], found[2] != "latest"
+    if steps_at(path_at(run)):
+        raise _is_step_of_run(text, run, found[2] if is_numbered else "NEW", may_renumber)
+    if filesystem.is_taken(path_at(text)):
+        return
+    way = f"name '{run}'"
+    if is_numbered:
+        way = (
+            f"for step {found[2]} of a run: name '{run}', with `--as-step {found[2]}`"
+            if may_renumber
+            else f"for a step: name '{path_at(run) / found[2]}'"
+        )
+    raise DestinationError(
+        f"'{text}' names a step of a run, and none stands at '{run}'",
+        why="it would be a directory of that very name",
+        fix=f"{way}; else name another place, without `@{found[2]}`",
+    )
+
+
+def _is_step_of_run(text: str, run: str, step: str, may_renumber: bool) -> DestinationError:
+    """The error for a step of a run that is there; ``step`` is its number, or NEW."""
+    own = path_at(run) / step
+    way = f"for a step of the run: name '{run}', with `--as-step {step}`"
     if not may_renumber:
         way = (
             ""
             if step == "NEW" or filesystem.is_taken(own)
             else f"for a step of the run: name '{own}'"
         )
-    raise DestinationError(
-        f"'{text}' names a step of the run '{found[1]}', and would be a directory beside it",
+    return DestinationError(
+        f"'{text}' names a step of the run '{run}', and would be a directory beside it",
         why=f"every later command that says '{text}' would read that directory in the place of the step",
         fix=f"{way}; else name another place" if way else "name another place",
     )

@@ -47,7 +47,8 @@ class _Replacing(msgspec.Struct):
 
 def what_may_go(destination: Path) -> Stood:
     """What stands at a destination, to be replaced; on a disk with the record beside it, which goes as well."""
-    record = destination.with_name(name_of_record(destination.name))
+    named = filesystem.absolute(destination)  # `.` has no name
+    record = named.with_name(name_of_record(named.name))
     beside = what_stands(record) if filesystem.renames(destination) else {}
     return {**what_stands(destination), **{_BESIDE + name: what for name, what in beside.items()}}
 
