@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 from surgery_cli.inputs.buckets import is_bucket_name
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
-from tests.buckets.checkpoints import TREE, saved, uploaded
+from tests.buckets.checkpoints import SAMPLES, TREE, saved, uploaded
 
 
 def test_every_way_to_name_one_leads_there(bucket, surgery, tmp_path, monkeypatch):
@@ -184,3 +184,12 @@ def test_no_result_is_put_where_orbax_looks_elsewhere(bucket, surgery, tmp_path,
     bucket.put("bkt", odd.removeprefix("gs://bkt/") + "/commit_success.txt", b"")
     with ocp.PyTreeCheckpointer() as checkpointer, pytest.raises((ValueError, OSError)):
         checkpointer.restore(epath.Path(odd))
+
+
+@pytest.mark.parametrize("step", ["250/", "latest/"])
+def test_a_slash_behind_a_step_changes_nothing(service, surgery, step):
+    run = uploaded(service, SAMPLES / "digits_manager", f"{service.root}/run")
+    for command in ("inspect", "doctor", "rescue"):
+        told = surgery(command, f"{run}@{step}")
+        assert told.code in (0, 1), told.err
+        assert told.code == surgery(command, f"{run}@{step[:-1]}").code
