@@ -93,27 +93,9 @@ def test_a_name_that_reads_as_a_step_of_a_run_is_no_destination(
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["plan.yaml", "run"]
 
 
-@pytest.mark.parametrize("named", ["new@7", "new@latest", "new@7/", "NEW AT A FILE URL"])
-@pytest.mark.parametrize("command", ["rescale", "rescue", "export"])
-def test_a_step_of_a_run_that_is_not_there_is_no_name(surgery, tmp_path, command, named):
-    """`new@7` was made under that very name, in which no script looks for a step."""
-    source = shutil.copytree(SAMPLES / "digits_manager", tmp_path / "run")
-    new = f"{tmp_path}/{named}"
-    if named == "NEW AT A FILE URL":
-        named, new = "new@7", f"file://{tmp_path}/new@7"
-    words = {
-        "rescale": ("rescale", source, new, *EDIT),
-        "rescue": ("rescue", source / "250", new),
-        "export": ("export", source, new, "--to", "npz"),
-    }[command]
-    refused = surgery(*words)
-    assert refused.code == 2
-    step = "latest" if "latest" in named else "7"
-    assert f"'{tmp_path}/new@{step}' names a step of a run, and none stands" in refused.err
-    assert f"name '{tmp_path}/new" in refused.err
-    if step == "7" and command == "rescale":
-        assert f"name '{tmp_path}/new', with `--as-step 7`" in refused.err
-    assert [entry.name for entry in tmp_path.iterdir()] == ["run"]
+def test_an_at_in_the_name_of_what_is_no_run_is_a_name_like_others(surgery, checkpoint, tmp_path):
+    assert surgery("rescale", f"{checkpoint}@250", tmp_path / "new@7", *EDIT).code == 0
+    assert surgery("rescale", tmp_path / "new@7", tmp_path / "new@8", *EDIT).code == 0
 
 
 def test_what_is_advised_makes_that_step(surgery, checkpoint, tmp_path):

@@ -124,8 +124,7 @@ def refuse_step_of_run(text: str, *, may_renumber: bool = True) -> None:
     ``may_renumber``: the command has an ``--as-step``.
 
     Raises:
-        DestinationError: what stands before `@N` or `@latest` is a directory of steps; or nothing of that name stands
-            there yet, which would be a place like no other.
+        DestinationError: what stands before `@N` or `@latest` is a directory of steps.
     """
     found = WITH_STEP.fullmatch(text)
     if found is None:
@@ -133,20 +132,6 @@ def refuse_step_of_run(text: str, *, may_renumber: bool = True) -> None:
     run, is_numbered = found[1], found[2] != "latest"
     if steps_at(path_at(run)):
         raise _is_step_of_run(text, run, found[2] if is_numbered else "NEW", may_renumber)
-    if filesystem.is_taken(path_at(text)):
-        return
-    way = f"name '{run}'"
-    if is_numbered:
-        way = (
-            f"for step {found[2]} of a run: name '{run}', with `--as-step {found[2]}`"
-            if may_renumber
-            else f"for a step: name '{path_at(run) / found[2]}'"
-        )
-    raise DestinationError(
-        f"'{text}' names a step of a run, and none stands at '{run}'",
-        why="it would be a directory of that very name",
-        fix=f"{way}; else name another place, without `@{found[2]}`",
-    )
 
 
 def _is_step_of_run(text: str, run: str, step: str, may_renumber: bool) -> DestinationError:
