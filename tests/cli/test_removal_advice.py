@@ -115,6 +115,8 @@ OF_ITS_OWN: dict[str, str] = {
     "surgery_cli/surgery/repeated_step.py": "the same",
     "surgery_cli/surgery/clean.py": "a destination that a run has begun to write, after a look",
     "surgery_cli/surgery/record_beside.py": "one file, a record",
+    "surgery_cli/surgery/rescue_target.py": "the same",
+    "surgery_cli/proof/file_marks.py": "the same",
     "surgery_cli/store/write/half_replaced.py": "a destination that is of two checkpoints, and what was built for it",
     "surgery_cli/store/write/finishing.py": "what a run has built, its list and its lock",
     "surgery_cli/store/write/destination.py": "a destination that a run was writing in a bucket",
