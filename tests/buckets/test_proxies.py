@@ -153,7 +153,7 @@ def test_a_proxy_at_which_nobody_is_is_named_on_the_way_to_amazon(tmp_path, clos
     code, told, _ = ran(given, tmp_path, *commands("s3://bkt/ck")["read"])
     assert code == 3
     _, why, fix = told.splitlines()
-    assert f"{name} is 'http://127.0.0.1:{closed}', the proxy through which s3fs goes to" in why
+    assert f"{name} is '127.0.0.1:{closed}', the proxy through which s3fs goes to" in why
     assert fix.endswith("amazonaws.com to NO_PROXY"), "the one in force"
 
 

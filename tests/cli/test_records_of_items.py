@@ -542,7 +542,7 @@ def test_a_record_of_before_of_a_step_of_several_misses_what_is_gone(
     assert {one["path"].split("/")[0] for one in found["findings"]} == {"extra"}
     (place,) = surgery("doctor", last.parent, "--settled", "0", "--json").document["places"]
     assert "the item 'extra' is on record, and not there" in place["why"]
-    assert "extra: it is on record, and nothing of it is left" in surgery("rescue", last).out
+    assert "lost 'extra': it is on record, and nothing of it is left" in surgery("rescue", last).out
 
 
 def test_an_item_that_is_moved_keeps_its_runs_under_its_new_name(
