@@ -17,7 +17,7 @@ import typer
 
 from surgery_cli.cli import signals
 from surgery_cli.cli.process import reuse_blocks
-from surgery_cli.console.printable import LEGIBLE, escaped
+from surgery_cli.console.printable import LEGIBLE, escaped, over_progress
 from surgery_cli.errors import PlanError, Problem, SurgeryError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.inputs.slow_answers import told_to
@@ -86,7 +86,7 @@ def _invoke(command: Command, arguments: Sequence[str]) -> int:
 def _say(line: str) -> None:
     """A word from a thread, over what is drawn of the progress."""
     with contextlib.suppress(OSError):
-        sys.stderr.write(("\r\x1b[K" if sys.stderr.isatty() else "") + f"note: {escaped(line)}\n")
+        sys.stderr.write(f"{over_progress(sys.stderr)}note: {escaped(line)}\n")
         sys.stderr.flush()
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Final
 
+from surgery_cli.console.printable import over_progress
 from surgery_cli.hosts.current import current
 from surgery_cli.inputs.ending_signals import ENDING, INTERRUPTING
 
@@ -126,7 +127,6 @@ def never_missed() -> Iterator[None]:
 def _say_stopping(_: int, __: FrameType | None) -> None:
     """Say, in the middle of whatever the main thread does, why the program has not ended yet."""
     # over a bar, if one is drawn; what is being written at this moment, or was closed, is let be
-    start = "\r\x1b[K" if sys.stderr.isatty() else ""
     with contextlib.suppress(OSError, ValueError, RuntimeError):
-        sys.stderr.write(f"{start}{_STOPPING}\n")
+        sys.stderr.write(f"{over_progress(sys.stderr)}{_STOPPING}\n")
         sys.stderr.flush()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import unicodedata
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 import msgspec
 
@@ -31,6 +31,11 @@ def _in_ascii(error: UnicodeError) -> tuple[str, int]:
 
 
 codecs.register_error(LEGIBLE, _in_ascii)
+
+
+def over_progress(stream: TextIO) -> str:
+    """What a line begins with that is written where a line of progress may be drawn; '' where none is."""
+    return "\r\x1b[K" if stream.isatty() else ""
 
 
 def legible(text: str, encoding: str) -> str:

@@ -173,10 +173,10 @@ def progress(output: Output) -> Iterator[Listener | None]:
 
 def saying(output: Output) -> Callable[[str], None]:
     """Takes lines for standard error, such as what user code is imported; with ``--quiet`` consequences only."""
-    from surgery_cli.console.printable import escaped
+    from surgery_cli.console.printable import escaped, over_progress
     from surgery_cli.words.notes import Consequence, Explained
 
-    begin = "\r\x1b[K" if sys.stderr.isatty() else ""  # over what is drawn of the progress
+    begin = over_progress(sys.stderr)
 
     def say(line: str) -> None:
         label = "note: " if isinstance(line, Consequence) else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +38,12 @@ def file_mark(place: Path) -> str | UnsetType:
     return f"sha256:{mark.hexdigest()}"
 
 
+@lru_cache(maxsize=16)  # a run asks for the record of its source a dozen times
+def _mark_of(checkpoint: Checkpoint) -> str | UnsetType:
+    """As ``file_mark``, of the file that a checkpoint is."""
+    return file_mark(recorded_place(checkpoint))
+
+
 def of_its_file(record: Record | None, checkpoint: Checkpoint) -> Record | None:
     """The record that stands beside a checkpoint, if it is of that.
 
@@ -47,7 +54,7 @@ def of_its_file(record: Record | None, checkpoint: Checkpoint) -> Record | None:
     if record is None or record.of_file is UNSET:
         return record
     place, path = recorded_place(checkpoint), record_path(checkpoint)
-    if file_mark(place) in (UNSET, record.of_file):
+    if _mark_of(checkpoint) in (UNSET, record.of_file):
         return record
     raise CheckpointError(
         f"'{path}' is the record of another file",

@@ -12,10 +12,10 @@ from surgery_cli.salvage.item import is_item
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import Listing, holds_pytree, starts_as_msgpack
 from surgery_cli.store.filesystem.names import is_leftover, step_name, unfinished_name
-from surgery_cli.store.locate.items import is_step, step_items
-from surgery_cli.store.locate.steps import checkpoints_in
+from surgery_cli.store.locate.items import STEP_METADATA, is_step, step_items
+from surgery_cli.store.locate.steps import FILES_OF_A_STEP, checkpoints_in
 
-_STEP_FILES: Final = frozenset({"_CHECKPOINT_METADATA", "orbax.checkpoint", "_CHECKPOINT_DELETION"})
+_STEP_FILES: Final = FILES_OF_A_STEP | {"_CHECKPOINT_DELETION"}
 
 
 def is_meant_as_step(path: Path, prefix: str, prefixes: Collection[str]) -> bool:
@@ -73,7 +73,7 @@ def _holds_item(listing: Listing) -> bool:
     for name in listing.folders:
         inside = listing.path / name
         if not is_leftover(name) and held_tree(inside):
-            return not filesystem.is_file(inside / "_CHECKPOINT_METADATA")
+            return not filesystem.is_file(inside / STEP_METADATA)
     return False
 
 

@@ -29,11 +29,11 @@ def begin_to_read(run: Run) -> None:
         return
     first = together(computed)[0]
     stored = _read_at_once(first, run)
-    others = [recipe for recipe in recipes_read(run.prepared) if recipe is not first.recipe]
-    if stored is None or stored in stored_in(*others):  # which share what is read once
+    there = None if stored is None else array_of(run.prepared, stored)
+    if there is None or there[1].stored_bytes <= SMALL_BYTES:
         return
-    there = array_of(run.prepared, stored)
-    if there is not None and there[1].stored_bytes > SMALL_BYTES:
+    others = [recipe for recipe in recipes_read(run.prepared) if recipe is not first.recipe]
+    if stored not in stored_in(*others):  # which would share what is read once
         there[0].begin_reading(there[1].name)
 
 

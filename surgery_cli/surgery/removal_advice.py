@@ -8,6 +8,7 @@ from typing import Final
 
 from surgery_cli.errors import SurgeryError
 from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.inputs.suffixes import FILE_SUFFIXES
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import Listing, holds_pytree, removal_of
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK
@@ -16,9 +17,6 @@ from surgery_cli.store.locate.steps import find_steps
 from surgery_cli.surgery.put_into import checkpoint_around
 
 _OF_A_CHECKPOINT: Final = (ITEM_SIDECARS | STEP_SIDECARS) - {COMMIT_MARK, "checkpoint"}
-_CHECKPOINT_SUFFIXES: Final = frozenset(
-    {".npz", ".npy", ".safetensors", ".msgpack", ".pt", ".pth", ".bin", ".ckpt"}
-)
 
 
 def or_removed_first(target: Path, other: str = "name another place") -> str:
@@ -52,6 +50,6 @@ def _may_go_whole(target: Path) -> bool:
             return True
         if any(name == "d" or name.startswith("ocdbt.") for name in listing.folders):
             return True  # data without its manifest
-        of_others = any(Path(name).suffix in _CHECKPOINT_SUFFIXES for name in listing.files)
+        of_others = any(Path(name).suffix in FILE_SUFFIXES for name in listing.files)
         return not (listing.folders or of_others or find_steps(listing))
     return False

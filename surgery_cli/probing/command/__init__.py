@@ -13,6 +13,7 @@ from surgery_cli.console.formats.files import (
     output_files,
     write_files,
 )
+from surgery_cli.console.printable import over_progress
 from surgery_cli.console.printing import print_report, progress
 from surgery_cli.probing import ProbeOptions
 from surgery_cli.probing import probe as run_probe
@@ -60,6 +61,5 @@ def probe(
 
 def _say(line: str) -> None:
     # Before anything else happens: a script without a guard would begin to train here
-    begin = "\r\x1b[K" if sys.stderr.isatty() else ""  # over what is drawn of the progress
-    sys.stderr.write(f"{begin}{line}\n")
+    sys.stderr.write(f"{over_progress(sys.stderr)}{line}\n")
     sys.stderr.flush()

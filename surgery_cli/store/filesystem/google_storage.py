@@ -193,18 +193,23 @@ class GoogleStorage(FsspecService):
 def _patience() -> dict[str, Any]:
     """How long gcsfs waits for an answer once it has asked: by itself for ever. What the user's settings say stands."""
     from aiohttp import ClientTimeout
-    from fsspec.config import apply_config
 
-    if "requests_timeout" in apply_config(_client_class(), {}):
+    if "requests_timeout" in _configured():
         return {}
     return {"requests_timeout": ClientTimeout(total=None, sock_read=SILENCE_SECONDS)}
 
 
 def _has_own_session() -> bool:
     """Whether the user's settings of fsspec say how gcsfs connects, by proxies for one; else it goes through none."""
+    return bool(_configured().get("session_kwargs"))
+
+
+def _configured() -> dict[str, Any]:
+    """What the user's settings of fsspec say of gcsfs."""
     from fsspec.config import apply_config
 
-    return bool(apply_config(_client_class(), {}).get("session_kwargs"))
+    found: dict[str, Any] = apply_config(_client_class(), {})
+    return found
 
 
 class _Upload:
