@@ -28,6 +28,8 @@ _SPARE_PART: Final = 100
 _RECORD_BYTES_OF_CHANGED: Final = 320
 _RECORD_BYTES_OF_DIGEST: Final = 128
 """What `surgery.json` says of a leaf, beside its path: of one that was changed, and the digest of each."""
+_RECORD_BYTES_OF_FILE: Final = 64
+"""What it says with ``--resume`` of each file that is left to stand there."""
 
 _LARGEST_BLOCK: Final = 4096
 """A file takes whole blocks; what some filesystems of a network call one is far larger than what a file takes there."""
@@ -81,6 +83,9 @@ def record_bytes(prepared: Prepared, options: Options) -> int:
         count += _RECORD_BYTES_OF_CHANGED + 2 * len(draft.texts[path])
     for path in draft.leaves if options.seal or prepared.is_export else draft.changed:
         count += _RECORD_BYTES_OF_DIGEST + len(draft.texts[path])
+    if options.resume:
+        files = sum(files_of_leaves(plan, copies=True) for plan in prepared.plans.values())
+        count += _RECORD_BYTES_OF_FILE * files
     return count
 
 

@@ -5,44 +5,67 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.proof.record_places import recorded_place
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.fsspec_service import md5_of
 from surgery_cli.store.filesystem.listing import files_below
-from surgery_cli.store.filesystem.protocol import COMMIT_MARK
+from surgery_cli.store.filesystem.protocol import COMMIT_MARK, Entry, Status
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.file_versions import is_said_of
 from surgery_cli.words.lists import quoted
 
 _SMALL: Final = 1 << 16
-"""Of files of so many bytes at most the content is on record, on a disk: a bucket would be asked for each."""
-
+"""Of files of so many bytes at most the content is looked at on a disk; in a bucket a listing tells of all of them."""
 
 _SHA256: Final = "sha256:"
+_MD5: Final = "md5:"
+_TELL_MD5: Final = frozenset({"gs"})
+"""S3's tags of what it has encrypted look like an MD5, and are none."""
+_LETTERS_OF_MD5: Final = 24
+"""In base 64. Of what was put together from parts another digest is told, which its copies lack."""
+
+
+class _File(NamedTuple):
+    path: Path
+    size: int
+    told: str
+    """The digest that the service tells; '' on a disk."""
 
 
 def files_standing(written: Checkpoint) -> dict[str, str]:
     """Each file of the step, but marks and records, by its path from there: its size, and what tells its content."""
-    return {name: _mark(file, size) for name, (file, size) in _files_of(written).items()}
+    return {name: _mark(file) for name, file in _files_of(written).items()}
 
 
-def _files_of(written: Checkpoint) -> dict[str, tuple[Path, int]]:
+def _files_of(written: Checkpoint) -> dict[str, _File]:
     place = recorded_place(written)
     if not filesystem.is_folder(place):
-        return {place.name: (place, filesystem.size(place))}
+        status = filesystem.status(place)
+        return {place.name: _File(place, status.st_size, _told(place, status))}
     found = sorted(files_below(place), key=lambda one: one[0])
-    return {name: (place / name, entry.size) for name, entry in found if not is_said_of(name)}
+    return {
+        name: _File(place / name, entry.size, _told(place, entry))
+        for name, entry in found
+        if not is_said_of(name)
+    }
 
 
-def _mark(file: Path, size: int) -> str:
-    if isinstance(file, BucketPath) or size > _SMALL:
-        return str(size)
-    return f"{size} {_content(file)}"
+def _mark(file: _File) -> str:
+    is_read = file.size <= _SMALL and not isinstance(file.path, BucketPath)
+    return f"{file.size} {_sha256(file.path) if is_read else file.told}".rstrip()
 
 
-def _content(file: Path) -> str:
+def _told(place: Path, seen: Entry | Status) -> str:
+    """The MD5 of what a file holds, if a service tells it."""
+    digest: str = getattr(seen, "digest", "")  # a disk tells none
+    tells = isinstance(place, BucketPath) and place.scheme in _TELL_MD5
+    return f"{_MD5}{digest}" if tells and len(digest) == _LETTERS_OF_MD5 else ""
+
+
+def _sha256(file: Path) -> str:
     return f"{_SHA256}{hashlib.sha256(filesystem.read(file)).hexdigest()}"
 
 
@@ -54,7 +77,7 @@ def other_files(before: Mapping[str, str], written: Checkpoint) -> str | None:
         return f"{quoted(unmarked, 3, word='and')} {_are(unmarked)} missing: Orbax does not restore {by} without"
     if gone := [name for name in before if name not in now]:
         return f"of what it was made with, {quoted(gone, 3, word='and')} {_are(gone)} missing"
-    other = [name for name, mark in before.items() if not _is_so(*now[name], mark)]
+    other = [name for name, mark in before.items() if not _is_so(now[name], mark)]
     return (
         f"{quoted(other, 3, word='and')} {_are(other)} not what it was made with" if other else None
     )
@@ -70,15 +93,19 @@ def _unmarked(written: Checkpoint) -> list[str]:
     return [str(mark.relative_to(place)) for mark in marks if not filesystem.is_file(mark)]
 
 
-def _is_so(file: Path, size: int, mark: str) -> bool:
-    """In a bucket, or of what came from one, the size is all that is looked at: of a digest alone nothing is known."""
-    for said in mark.split():
-        if not said.startswith(_SHA256):
-            if said != str(size):
-                return False
-        elif not isinstance(file, BucketPath) and (size > _SMALL or said != _content(file)):
-            return False
-    return True
+def _is_so(file: _File, mark: str) -> bool:
+    """Of what came here from elsewhere, or in parts, the size may be all that can be held against the mark."""
+    return all(_agrees(file, said) for said in mark.split())
+
+
+def _agrees(file: _File, said: str) -> bool:
+    if said.isdecimal():
+        return said == str(file.size)
+    if isinstance(file.path, BucketPath):
+        return said.startswith(_SHA256) or file.told in ("", said)
+    if said.startswith(_MD5):
+        return file.size > _SMALL or said == f"{_MD5}{md5_of(filesystem.read(file.path))}"
+    return file.size <= _SMALL and said == _sha256(file.path)
 
 
 def _are(names: list[str]) -> str:

@@ -40,3 +40,43 @@ def test_what_was_uploaded_as_it_is_is_done(service, surgery, tmp_path, form):
         service.put("bkt", "new/_CHECKPOINT_METADATA", file.read_bytes() + b" ")
         ended = again(there)
         assert ended.code == 2, ended.out
+
+
+@pytest.mark.parametrize("name", ["_CHECKPOINT_METADATA", "data"])
+def test_what_another_file_of_the_same_size_has_replaced_is_not_done(
+    bucket, surgery, tmp_path, name
+):
+    source = uploaded(bucket, saved(tmp_path / "ck"), f"{bucket.root}/ck")
+    edit = ("rescale", source, f"{bucket.root}/new", "params/w", "--by", "2")
+    words = (*edit, "--optimizer", "keep", "--resume")
+    assert surgery(*words).code == 0
+    assert "already done" in surgery(*words).out
+    data = next(one for one in bucket.names("new/") if "/d/" in one)
+    key = data if name == "data" else f"new/{name}"
+    before = bucket.content(key)
+    bucket.put("bkt", key, bytes([before[0] ^ 1]) + before[1:])
+    ended = surgery(*words)
+    assert ended.code == 2, ended.out
+    assert f"'{key.removeprefix('new/')}' is not what it was made with" in ended.err
+    bucket.put("bkt", key, before)  # another object, which holds what the run has made
+    assert "already done" in surgery(*words).out
+
+
+def test_what_came_from_a_bucket_is_held_against_what_that_told(bucket, surgery, tmp_path):
+    """A service tells an MD5, and a disk nothing."""
+    source = uploaded(bucket, saved(tmp_path / "ck"), f"{bucket.root}/ck")
+    here, there = tmp_path / "new", f"{bucket.root}/new"
+    words = ("rescale", source, "NEW", "params/w", "--by", "2", "--optimizer", "keep", "--resume")
+
+    def again(new):
+        return surgery(*(new if word == "NEW" else word for word in words))
+
+    assert again(there).code == 0
+    for name in bucket.names("new/"):
+        file = here / name.removeprefix("new/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(bucket.content(name))
+    assert "already done" in again(here).out
+    file = here / "_CHECKPOINT_METADATA"
+    file.write_bytes(bytes(len(file.read_bytes())))
+    assert again(here).code == 2

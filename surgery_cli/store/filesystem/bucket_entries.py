@@ -38,6 +38,8 @@ class BucketEntry(msgspec.Struct, frozen=True):
     size: int
     is_folder: bool
     is_link: bool = False
+    digest: str = ""
+    """See ``BucketStatus``."""
 
     @property
     def is_file(self) -> bool:
@@ -57,7 +59,9 @@ def entries_of(folder: str, standing: Folder) -> list[Entry]:
             "give them other names, or remove them, with the service's own tools",
         )
     return [
-        BucketEntry(name, f"{folder}/{name}", 0 if found is None else found.size, found is None)
+        BucketEntry(name, f"{folder}/{name}", 0, is_folder=True)
+        if found is None
+        else BucketEntry(name, f"{folder}/{name}", found.size, False, digest=found.digest)
         for name, found in sorted(standing.items())
     ]
 
