@@ -178,3 +178,36 @@ def test_nor_where_it_fails_for_ever(bucket, surgery, tmp_path, monkeypatch):
     ended = surgery(*words)
     assert ended.code == 3, ended
     assert "nothing of it was taken for an answer" in ended.err
+
+
+@pytest.mark.parametrize("status", ANSWERS)
+@pytest.mark.parametrize("how", [{}, {"use_ocdbt": False}], ids=["ocdbt", "per-leaf"])
+@pytest.mark.parametrize("lost", [(), ("_METADATA",), ("_CHECKPOINT_METADATA",)], ids=str)
+def test_no_leaf_is_lost_for_a_rescue_that_is_not_given_a_file(
+    service, refusing, surgery, tmp_path, status, how, lost
+):
+    """What is not seen may be whole: left out, or filled, it would be lost by the rescue."""
+    source = uploaded(service, saved(tmp_path / "ck", **how), f"{service.root}/ck")
+    for name in lost:
+        service.remove(f"ck/{name}")
+    there = below(service)
+    refusing(status)
+    whole = surgery("rescue", source, "--json")
+    states = {row["path"]: row["state"] for row in whole.document["leaves"]}
+    assert set(states.values()) == {"whole"}
+    for name in there:
+        refusing(status, name)
+        for words in (
+            ("rescue", source, "--json"),
+            ("rescue", source, f"{service.root}/new", "--allow-partial", "--json"),
+        ):
+            ended = surgery(*words)
+            said = f"{ended.out}{ended.err}"
+            assert ended.code in (whole.code, 0, 3), (name, words, said)
+            if ended.code != 3:
+                found = {row["path"]: row["state"] for row in ended.document["leaves"]}
+                assert found == states, (name, words, said)
+            else:
+                assert below(service) == there, (name, said)
+        for made in set(service.names()) - set(there):
+            service.remove(made)
