@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from surgery_cli.errors import PlanError
 from surgery_cli.tree.listing import in_listed_order
+from surgery_cli.tree.number_ranges import read_range
 from surgery_cli.tree.paths import LeafPath, PathPattern
 
 
@@ -80,6 +81,24 @@ def test_a_range_names_the_numbers_that_are_written_out(drawn, data):
     )
     if text:
         assert names(glob, text) == matches_naively(pieces, text)
+
+
+@settings(max_examples=60, deadline=None)
+@given(RANGES)
+def test_near_its_ends_a_range_names_what_is_written_out_and_no_other(drawn):
+    """Where a digit of an end is left behind, numbers with the same first digits begin, or end."""
+    first, last, step = drawn
+    expected = written_out(*drawn)
+    range_ = f"{first}..{last}..{step}"
+    assert read_range(range_).texts() == expected
+    near = {
+        10**power * (int(end) // 10**power) + off
+        for end in drawn[:2]
+        for power in range(4)
+        for off in range(-2, 12)
+    }
+    texts = {str(n).zfill(width) for n in near if n >= 0 for width in range(1, 5)}
+    assert {text for text in texts if names(f"{{{range_}}}", text)} == texts & {*expected}
 
 
 @pytest.mark.parametrize(

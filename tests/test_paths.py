@@ -3,13 +3,14 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from surgery_cli.errors import PlanError
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.spelling import decode, unescaped
+from surgery_cli.tree.targets import check_targets
 
 
 def path(*keys):
@@ -224,9 +225,12 @@ def test_a_path_is_shown_as_a_pattern_that_names_it(odd):
         assert shown == shown.strip()
 
 
-@given(ODD_PATHS, ODD_KEYS, st.data())
-def test_the_shown_path_names_no_other_that_is_near(odd, key, data):
-    at, start = data.draw(st.integers(0, len(odd) - 1)), data.draw(st.integers(0, len(odd[0])))
+@example(LeafPath(("", "", "re:")), "/re:", 1, 0)
+@given(ODD_PATHS, ODD_KEYS, st.integers(0, 2), st.integers(0, 12))
+def test_the_shown_path_names_no_other_that_is_near(odd, key, at, start):
+    """A node whose keys hold slashes may have the same text."""
+    at %= len(odd)
+    start %= len(odd[at]) + 1
     changed = [
         key,
         odd[at][:start] + key,
@@ -240,10 +244,19 @@ def test_the_shown_path_names_no_other_that_is_near(odd, key, data):
         assert (str(odd) == str(other)) <= is_same
         assert (odd.exact_pattern == other.exact_pattern) == (odd == other)
         match = PathPattern(str(odd)).match(other)
-        assert (match is not None) == (is_same or other[: len(odd)] == odd)
+        nodes = [LeafPath(other[:depth]) for depth in range(1, len(other) + 1)]
+        assert match is None or odd.text in [node.text for node in nodes]
+        assert match is not None or odd not in nodes
 
 
 @pytest.mark.parametrize("text", ["params/Dense_0/kernel", "opt_state/0/mu/a.b", "l/~/linear_1/w"])
 def test_what_is_not_special_is_shown_as_it_is(text):
     assert str(LeafPath(text.split("/"))) == LeafPath(text.split("/")).exact_pattern == text
     assert str(LeafPath((text,))) == text
+
+
+def test_targets_are_refused_together_before_any_leaf_is_known():
+    with pytest.raises(PlanError) as refused:
+        check_targets({"params/*": "p/\\2", "opt/*": "o/\\1", "a/*": "b/\\3"})
+    assert len(refused.value.problems) == 2
+    check_targets({"params/*": "p/\\1"})

@@ -150,3 +150,24 @@ def test_elements_that_are_not_finite_may_move(tmp_path: Path) -> None:
     state["params"]["w"] = state["params"]["w"].at[1, 2].set(np.nan)
     found = applied(state, tmp_path)
     assert np.argwhere(np.isnan(found["params"]["w"])).tolist() == [[2, 1]]
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "is_told"),
+    [
+        ((4, 4), (1, 0), True),
+        ((4, 1, 4), (2, 1, 0), True),
+        ((4, 5), (1, 0), False),
+        ((4, 4), (0, 1), False),
+        ((1, 4), (1, 0), False),
+        ((1, 1), (1, 0), False),
+        ((1, 4, 1), (2, 1, 0), False),
+    ],
+)
+def test_where_no_shape_shows_it_the_turn_is_told(shape, axes, is_told):
+    """Nothing that looks at shapes would tell such a leaf from one that was not turned."""
+    draft = draft_of({"w": np.zeros(shape, np.float32)})
+    after = rewritten(Transpose(at="w", axes=axes), draft, ArrayScene())
+    said = " ".join(map(str, after.notes))
+    assert ("does not show how the axes stand" in said) == is_told
+    assert ("of 1 of 1 leaf the shape is the same" in said) == is_told
