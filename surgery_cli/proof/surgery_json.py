@@ -71,8 +71,8 @@ class Record(msgspec.Struct, kw_only=True, frozen=True, dict=True):
     Unset of folders, in buckets, and in records of before."""
     stands: dict[str, str] | UnsetType = UNSET
     """Of what `--resume` has made, every other file of the step or file, relative to it: how many bytes it has, and of
-    a small one on a disk the SHA-256, or the MD5 that Google's service tells. Whether the run is done already is told by
-    these."""
+    a small one on a disk the SHA-256, or the MD5 that Google's service tells. Whether the run is done already is told
+    by these."""
     leaves: list[ChangedLeaf]
     removed: list[str] = []
     notes: list[str] = []
