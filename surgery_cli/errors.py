@@ -65,6 +65,10 @@ class SurgeryError(Exception):
         error.problems = gathered
         return error
 
+    def retold(self, problems: Iterable[Problem]) -> Self:
+        """The error in other words: of what kind it is stays, as who catches it goes by that."""
+        return type(self).of(problems)
+
     def __str__(self) -> str:
         return "\n".join(
             "\n  ".join(line for line in (p.place + p.what, p.why, p.fix) if line)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 
@@ -29,7 +28,7 @@ from surgery_cli.proof.sealed_files import seen_since_sealed
 from surgery_cli.proof.step_metadata_file import lacks_step_metadata
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import claim_of, is_committed, lock_around, lock_of
-from surgery_cli.store.filesystem.listing import Listing, unreadable
+from surgery_cli.store.filesystem.listing import Listing, PassingOver, unreadable
 from surgery_cli.store.filesystem.processes import State as RunState
 from surgery_cli.store.locate.being_written import locked_in
 from surgery_cli.store.locate.items import STEP_METADATA, handler_kind, step_items
@@ -130,7 +129,7 @@ def _opened(place: Place, seen: Footprint) -> Condition:
     checkpoint = open_checkpoint(str(place.path))
     leaves = len(checkpoint.tree)
     faults = metadata_faults(checkpoint)
-    with suppress(CheckpointError):  # of a damaged record, which is said below
+    with PassingOver(CheckpointError):  # of a damaged record, which is said below
         lost += [
             f"the item '{name}' is on record, and not there" for name in lost_trees(checkpoint)
         ]
@@ -149,7 +148,9 @@ def _opened(place: Place, seen: Footprint) -> Condition:
         todo = f"`surgery compact {quote(str(place.path))} {new_place(place.path)}` leaves out what is dead in it"
     state = State.DAMAGED if why else State.WHOLE
     why += restore_notes(checkpoint)
-    with suppress(CheckpointError):  # another's record makes nothing of this checkpoint less whole
+    with PassingOver(
+        CheckpointError
+    ):  # another's record makes nothing of this checkpoint less whole
         why += filter(None, [foreign_record(checkpoint)])
     return Condition(
         place=place,

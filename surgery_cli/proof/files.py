@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 from surgery_cli.engine.budget import in_order
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import files_below, reading, unreadable
+from surgery_cli.store.filesystem.listing import damage_of, files_below, reading
 from surgery_cli.store.filesystem.names import is_leftover
 
 Result = TypeVar("Result")
@@ -116,13 +116,17 @@ def of_each_file(
     files: Mapping[str, Path],
     advance: Callable[[int, str], None],
 ) -> dict[str, Result | CheckpointError]:
-    """What the function tells of every file, several at once, or why one cannot be read; see ``file_digests``."""
+    """What the function tells of every file, several at once, or why one cannot be read; see ``file_digests``.
+
+    Raises:
+        UnseenError: nothing is told of what one holds: it is neither damaged nor another.
+    """
 
     def told(path: Path) -> Result | CheckpointError:
         try:
             return function(path)
         except OSError as error:
-            return unreadable(path, error)
+            return damage_of(path, error)
 
     found: dict[str, Result | CheckpointError] = {}
     tasks = ((path, READ_BYTES) for path in files.values())

@@ -128,7 +128,7 @@ def _read_own(path: Path, item: str, damage: list[Problem] | None) -> Record | N
         within = f"{item}/{path.name}" if path.parent.name == item else path.name
         problems = [replace(one, path=within) for one in error.problems]
         if damage is None:
-            raise CheckpointError.of(problems) from None
+            raise error.retold(problems) from None
         damage += problems
         return None
 

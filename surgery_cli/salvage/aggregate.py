@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import CheckpointError, UnseenError
 from surgery_cli.salvage.file_leaf import FileLeaf
 from surgery_cli.salvage.states import Assumption
 from surgery_cli.store import filesystem
@@ -67,6 +67,8 @@ def aggregate_of(item: Path, faults: dict[str, str]) -> Aggregate | None:
         if source.t5x_version is not None:  # what it says of arrays are specs of TensorStore
             return None
         places = source.placeholders | _damaged_places(item, source)
+    except UnseenError:
+        raise
     except CheckpointError as error:
         faults[AGGREGATE] = error.problems[0].why
         return None

@@ -12,7 +12,7 @@ import msgspec
 
 from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.engine.progress import Listener
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import CheckpointError, UnseenError
 from surgery_cli.inputs.limits import CHUNKS
 from surgery_cli.salvage.aggregate import is_aggregate
 from surgery_cli.salvage.databases import databases_of, holds_files, values_of
@@ -269,6 +269,8 @@ class BrokenItem:
         if array.is_complete:
             try:
                 digest = digest_of(array, path, known, memory_bytes)
+            except UnseenError:
+                raise
             except CheckpointError as error:
                 why = error.problems[0].why
             else:

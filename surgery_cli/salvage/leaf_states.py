@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from surgery_cli.engine.digests import LeafDigest, digest_of_text, digest_reading, leaf_digest
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import CheckpointError, UnseenError
 from surgery_cli.salvage.file_leaf import FileLeaf
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.states import Proof
@@ -51,6 +51,8 @@ def of_file(
             grid = None if known is None or len(known.grid) != len(spec.shape) else known.grid
             reading = digest_reading(spec, memory_bytes, grid)
             digest = leaf_digest(_Read(leaf), path, spec, reading, grid)
+    except UnseenError:
+        raise
     except CheckpointError as error:
         return lost(path, entry, error.problems[0].why, spec)
     if known is not None and digest != known:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from surgery_cli.engine.digests import LeafDigest
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import CheckpointError, UnseenError
 from surgery_cli.inputs.limits import CHUNKS
 from surgery_cli.proof.tree_files import document_fault
 from surgery_cli.salvage.states import Assumption, Proof, Route, State
@@ -122,6 +122,8 @@ class FoundArray(msgspec.Struct, frozen=True):
         for place, held in self.chunks.items():
             try:
                 self.read(self.document.window(place))
+            except UnseenError:
+                raise
             except CheckpointError:
                 continue
             found[place] = held
@@ -167,6 +169,8 @@ def found_arrays(
             continue
         try:
             documents[name] = parse(whole(held.value)), held
+        except UnseenError:
+            raise
         except CheckpointError as error:
             faults[name] = f"what describes it cannot be read: {error.problems[0].why}"
     arrays = {

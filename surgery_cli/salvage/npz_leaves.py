@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import CheckpointError, UnseenError
 from surgery_cli.salvage.file_leaf import FileLeaf, FileLeaves
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.npy_arrays import array_in
@@ -110,6 +110,8 @@ def _leaf(path: Path, found: _Found) -> FileLeaf:
         return FileLeaf(None, None, found.why)
     try:
         values = _read(path, found.entry, None)
+    except UnseenError:
+        raise
     except CheckpointError as error:
         return FileLeaf(None, None, error.problems[0].why)
     spec = LeafSpec(kind=LeafKind.NUMPY, shape=values.shape, dtype=values.dtype.name)

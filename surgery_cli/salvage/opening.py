@@ -68,7 +68,7 @@ def with_rescue(error: CheckpointError, path: Path, named: str = "") -> SurgeryE
     fix = f"`surgery rescue {quote(named)}` would find {found}{found.without}"
     if first.fix and "surgery rescue" not in first.fix:
         fix = f"{fix}; else {first.fix}"
-    return CheckpointError.of([msgspec.structs.replace(first, fix=fix), *rest])
+    return error.retold([msgspec.structs.replace(first, fix=fix), *rest])
 
 
 def _of_two(path: Path) -> SurgeryError | None:
@@ -99,4 +99,4 @@ def _with_search(error: CheckpointError, named: str) -> SurgeryError:
         return error
     fix = f"`surgery rescue {quote(named)}` searches all of it"
     fix = f"{fix}; else {first.fix}" if first.fix else fix
-    return CheckpointError.of([msgspec.structs.replace(first, fix=fix), *rest])
+    return error.retold([msgspec.structs.replace(first, fix=fix), *rest])

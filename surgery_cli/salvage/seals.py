@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import CheckpointError, UnseenError
 from surgery_cli.proof.files import ITSELF, file_digests, file_key, files_of
 from surgery_cli.proof.surgery_json import Record
 from surgery_cli.salvage.place import STEP_FILES, BrokenPlace
@@ -69,6 +69,8 @@ def _unlike(other: Path | None, sealed: Mapping[str, str]) -> str:
         return "it is gone since it was sealed"
     try:
         found = file_digests(files_of(other), lambda count, key: None)
+    except UnseenError:
+        raise
     except CheckpointError as error:
         return f"it is not what was sealed: {error.problems[0].what}"
     for name in sorted(found.keys() | sealed.keys()):

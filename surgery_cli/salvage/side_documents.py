@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import CheckpointError, UnseenError
 from surgery_cli.inputs.json_decoding import decode_python_json
 from surgery_cli.proof.sharding_file import sharding_fault
 from surgery_cli.proof.tree_files import array_entry_fault
@@ -137,6 +137,8 @@ def json_at(item: Path, name: str, faults: dict[str, str]) -> Any:
         return None
     try:
         return decode_python_json(read_small(item / name))
+    except UnseenError:
+        raise
     except (msgspec.MsgspecError, CheckpointError, ValueError) as error:
         faults[name] = str(error).split("\n", 1)[0]
         return None

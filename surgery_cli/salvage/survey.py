@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.engine.progress import Listener, Meter
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import CheckpointError, UnseenError
 from surgery_cli.proof.on_record import knows
 from surgery_cli.proof.surgery_json import Record, decoded
 from surgery_cli.salvage.file import BrokenFile, format_of_broken
@@ -119,6 +119,8 @@ def _record_in(root: Path) -> tuple[Record | None, str]:
     file = record_beside(root) if is_file else root / RECORD
     try:
         return (decoded(read_small(file), file) if filesystem.is_file(file) else None), ""
+    except UnseenError:
+        raise
     except CheckpointError as error:
         return (
             None,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import CheckpointError, UnseenError
 from surgery_cli.salvage.states import Route
 from surgery_cli.store import filesystem
 from surgery_cli.store.orbax.stored_values import FileRange, StoredValue, are_same, is_copy
@@ -105,5 +105,7 @@ def _is_same(one: StoredValue, other: StoredValue) -> bool:
         return True
     try:
         return are_same(one, other)
+    except UnseenError:
+        raise
     except CheckpointError:  # what cannot be read is not known to be the same
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import CheckpointError, UnseenError
 from surgery_cli.proof.on_record import read_record, runs_of
 from surgery_cli.store.open.checkpoint import Checkpoint
 
@@ -18,6 +18,8 @@ def former_paths(
     """
     try:
         record = read_record(checkpoint)
+    except UnseenError:
+        raise
     except CheckpointError:
         record = None
     now = dict(moved) if moved is not None else {}

@@ -12,7 +12,7 @@ from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import CheckpointError
 from surgery_cli.proof.files import READ_AT_ONCE, READ_BYTES, piece_digest
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import unreadable
+from surgery_cli.store.filesystem.listing import damage_of
 from surgery_cli.surgery.expected_digests import Expected
 from surgery_cli.surgery.sampling import DIGEST_BYTES, Parts
 from surgery_cli.words.lists import listed
@@ -87,7 +87,7 @@ def _digest(task: _Task) -> str | CheckpointError:
     try:
         return piece_digest(task.path, task.start, None if task.piece is None else task.bytes).hex()
     except OSError as error:
-        return unreadable(task.path, error)
+        return damage_of(task.path, error)
 
 
 def _judged(

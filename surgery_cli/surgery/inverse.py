@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from surgery_cli import reports
-from surgery_cli.errors import PlanError, Problem, SurgeryError, UndoError
+from surgery_cli.errors import PlanError, Problem, SurgeryError, UndoError, UnseenError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.planning import plan_from_document
 from surgery_cli.proof.older_steps import assumed_steps
@@ -116,6 +116,8 @@ def _origin_of(record: Record, result: Checkpoint) -> _Origin:
     address = address or (record.source if record.address is UNSET else record.address)
     try:
         found = open_checkpoint(address)
+    except UnseenError:
+        raise
     except SurgeryError as error:
         return _Origin(address, None, error.problems[0].what)
     if found.fingerprint != record.source_fingerprint:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -20,7 +19,7 @@ from surgery_cli.proof.own_record import not_of_record
 from surgery_cli.proof.record_places import record_path, trees_of_step
 from surgery_cli.proof.surgery_json import Record, misfit
 from surgery_cli.salvage.opening import with_rescue
-from surgery_cli.store.filesystem.listing import reading
+from surgery_cli.store.filesystem.listing import PassingOver, reading
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 
 
@@ -110,7 +109,9 @@ def _entries(checkpoint: Checkpoint, record: Record) -> list[reports.HistoryEntr
     entries = [_entry(number, past, trees) for number, past in enumerate(came, 1)]
     is_undoable = record.inverse is not UNSET and not trees & {*last_edited} - {*checkpoint.items}
     not_here = ""
-    with suppress(CheckpointError):  # of leaves that cannot be read the record is all that there is
+    with PassingOver(
+        CheckpointError
+    ):  # of leaves that cannot be read the record is all that there is
         not_here = not_of_record(checkpoint, record)
     if len(last_edited) == 1 and len(trees) > 1:
         is_undoable &= last_edited[0] in trees  # the one item is still there

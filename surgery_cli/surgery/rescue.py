@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +21,7 @@ from surgery_cli.salvage.writing import NOTHING, KeptLeaf, places_kept
 from surgery_cli.script.user_code import Say, importing_once
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import PassingOver
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.being_written import claim_around
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
@@ -121,7 +121,7 @@ def _of_record(survey: Survey) -> list[Note]:
     """A note of a record that is another checkpoint's, whose digests are those of other values then."""
     if not any(survey.records.values()):
         return []
-    with suppress(OSError, SurgeryError):  # what does not open is what a rescue is for
+    with PassingOver(OSError, SurgeryError):  # what does not open is what a rescue is for
         checkpoint = open_checkpoint(str(survey.place.root))
         if not checkpoint.inferred_items:  # else what is lost is no leaf of it
             return [*foreign_record_notes(checkpoint)]

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Final, Literal, NamedTuple
 
 from surgery_cli.engine.progress import Listener
-from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.errors import CheckpointError, PlanError, UnseenError
 from surgery_cli.salvage.decoded_arrays import spec_of
 from surgery_cli.salvage.file import format_of_broken
 from surgery_cli.salvage.filling import Fill, FillBy, fills_of, fills_of_script
@@ -162,6 +162,8 @@ def _from(
     for other in chain([first], others):
         try:
             return fills_of(survey, other, fill_by, memory_bytes), other
+        except UnseenError:
+            raise
         except CheckpointError as error:
             failed = error
     assert failed is not None

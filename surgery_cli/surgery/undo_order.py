@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import UNSET
 
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import CheckpointError, UnseenError
 from surgery_cli.planning import Plan
 from surgery_cli.proof.on_record import read_record, runs_of
 from surgery_cli.proof.record_parts import Run
@@ -55,6 +55,8 @@ def _standing_runs(checkpoint: Checkpoint) -> list[Run]:
     """The runs on record that no later one has undone, of the trees that are chosen; the latest first."""
     try:
         record = read_record(checkpoint)
+    except UnseenError:
+        raise
     except CheckpointError:  # which is said elsewhere
         return []
     if record is None or not record.draft:

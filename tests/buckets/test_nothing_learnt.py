@@ -1,6 +1,7 @@
 """A service that says no, or fails, tells nothing of what it keeps: nothing is damaged, other, or gone by that."""
 
 import asyncio
+from functools import partial
 from types import SimpleNamespace
 from urllib.parse import unquote
 
@@ -42,22 +43,55 @@ def refusing(service, monkeypatch):
 
 
 def rescale(source, new, *options):
-    return ("rescale", source, new, "params/w", "--by", "2", "--optimizer", "keep", *options)
+    return ("rescale", source, new, "**/w", "--by", "2", "--optimizer", "keep", *options)
 
 
-def run_at(service, tmp_path):
-    with ocp.CheckpointManager(tmp_path / "run") as manager:
+def run_of_items(folder):
+    """A step of two trees, and of what is no tree."""
+    items = {
+        "state": ocp.args.StandardSave(TREE),
+        "ema": ocp.args.StandardSave({"w": TREE["params"]["w"] / 2}),
+        "meta": ocp.args.JsonSave({"rate": 0.1}),
+    }
+    with ocp.CheckpointManager(folder) as manager:
+        manager.save(100, args=ocp.args.Composite(**items))
+    return folder
+
+
+def run_of_one(folder):
+    with ocp.CheckpointManager(folder) as manager:
         manager.save(100, args=ocp.args.StandardSave(TREE))
-    return uploaded(service, tmp_path / "run", f"{service.root}/run")
+    return folder
 
 
+RUNS = {"one tree": run_of_one, "items": run_of_items}
+CHECKPOINTS = {
+    "ocdbt": saved,
+    "per-leaf": partial(saved, use_ocdbt=False),
+    "items": lambda folder: run_of_items(folder) / "100",
+}
+
+
+@pytest.fixture(params=RUNS)
+def run_at(request, service, tmp_path):
+    RUNS[request.param](tmp_path / "run")
+    return lambda: uploaded(service, tmp_path / "run", f"{service.root}/run")
+
+
+@pytest.fixture(params=CHECKPOINTS)
+def checkpoint_at(request, service, tmp_path):
+    return lambda: uploaded(
+        service, CHECKPOINTS[request.param](tmp_path / "ck"), f"{service.root}/ck"
+    )
+
+
+@pytest.mark.covers(1)
 @pytest.mark.parametrize("status", ANSWERS)
-@pytest.mark.parametrize("how", [{}, {"use_ocdbt": False}], ids=["ocdbt", "per-leaf"])
 def test_a_finished_result_is_neither_done_nor_another_where_a_file_is_not_given(
-    service, refusing, surgery, tmp_path, status, how
+    service, refusing, surgery, checkpoint_at, status
 ):
     """`--force` was advised, which makes a good result anew."""
-    source = uploaded(service, saved(tmp_path / "ck", **how), f"{service.root}/ck")
+    source = checkpoint_at()
     words = rescale(source, f"{service.root}/new", "--resume")
     assert surgery(*words).code == 0
     there = below(service)
@@ -79,12 +113,13 @@ def test_a_finished_result_is_neither_done_nor_another_where_a_file_is_not_given
     assert (ended.code, ended.document["is_repeated"]) == (0, True)
 
 
+@pytest.mark.covers(2)
 @pytest.mark.parametrize("status", ANSWERS)
 @pytest.mark.parametrize("again", [(), ("--resume",), ("--dry-run",), ("--resume", "--dry-run")])
 def test_the_step_that_was_made_is_not_read_in_the_place_of_the_one_it_was_made_of(
-    service, refusing, surgery, tmp_path, status, again
+    service, refusing, surgery, run_at, status, again
 ):
-    root = run_at(service, tmp_path)
+    root = run_at()
     words = rescale(root, root, "--as-step", "150")
     assert surgery(*words, "--resume").code == 0
     there = below(service, "run/")
@@ -102,10 +137,10 @@ def test_the_step_that_was_made_is_not_read_in_the_place_of_the_one_it_was_made_
 
 @pytest.mark.parametrize("status", ANSWERS)
 def test_what_is_asked_first_only_is_not_guessed_either(
-    service, refusing, surgery, tmp_path, monkeypatch, status
+    service, surgery, run_at, monkeypatch, status
 ):
     """One answer that was lost, of the record that says what was read, and the next one of the same is there."""
-    root = run_at(service, tmp_path)
+    root = run_at()
     words = rescale(root, root, "--as-step", "150", "--resume")
     assert surgery(*words).code == 0
     answer, refused = service.answer, []
@@ -123,6 +158,7 @@ def test_what_is_asked_first_only_is_not_guessed_either(
     assert "150' (the source)" not in ended.err
 
 
+@pytest.mark.covers(2)
 @pytest.mark.parametrize("status", ANSWERS)
 @pytest.mark.parametrize(
     "words",
@@ -130,15 +166,22 @@ def test_what_is_asked_first_only_is_not_guessed_either(
         ("verify", "{new}"),
         ("seal", "{new}"),
         ("log", "{new}"),
-        ("rescale", "{ck}", "{new}", "params/w", "--by", "3", "--optimizer", "keep", "--force"),
+        ("rescale", "{ck}", "{new}", "**/w", "--by", "3", "--optimizer", "keep", "--force"),
+        ("rescale", "{new}", "{other}", "**/w", "--by", "3", "--optimizer", "keep"),
         ("doctor", "{root}"),
     ],
     ids=lambda words: " ".join((words[0], *words[2:])[:6]),
 )
-def test_nor_by_any_other_command(service, refusing, surgery, tmp_path, status, words):
-    places = {"ck": f"{service.root}/ck", "new": f"{service.root}/new", "root": service.root}
-    uploaded(service, saved(tmp_path / "ck"), places["ck"])
+@pytest.mark.parametrize("is_sealed", [False, True], ids=["", "sealed"])
+def test_nor_by_any_other_command(
+    service, refusing, surgery, checkpoint_at, status, words, is_sealed
+):
+    names = ("ck", "new", "other")
+    places = {"root": service.root, **{name: f"{service.root}/{name}" for name in names}}
+    checkpoint_at()
     assert surgery(*rescale(places["ck"], places["new"])).code == 0
+    if is_sealed:
+        assert surgery("seal", places["new"]).code == 0
     there = below(service)
     typed = [word.format_map(places) for word in words]
     for name in there:
@@ -148,11 +191,13 @@ def test_nor_by_any_other_command(service, refusing, surgery, tmp_path, status, 
         assert "surgery rescue" not in said, (name, said)
         if words[0] == "doctor":
             assert "damaged" not in said, (name, said)
+            assert "lost" not in said, (name, said)
         elif words[0] == "rescale":  # what it replaces need not be read
             assert ended.code in (0, 3, 4), (name, said)
+            assert "seal --anew" not in said, (name, said)
             for file, content in there.items():
                 service.put("bkt", file, content)
-            for file in set(service.names("new/")) - set(there):
+            for file in {*service.names("new/"), *service.names("other/")} - there.keys():
                 service.remove(file)
         else:
             assert ended.code in (0, 3), (name, said)
@@ -180,21 +225,23 @@ def test_nor_where_it_fails_for_ever(bucket, surgery, tmp_path, monkeypatch):
     assert "nothing of it was taken for an answer" in ended.err
 
 
+@pytest.mark.covers(1)
 @pytest.mark.parametrize("status", ANSWERS)
-@pytest.mark.parametrize("how", [{}, {"use_ocdbt": False}], ids=["ocdbt", "per-leaf"])
-@pytest.mark.parametrize("lost", [(), ("_METADATA",), ("_CHECKPOINT_METADATA",)], ids=str)
+@pytest.mark.parametrize("lost", [None, "_METADATA", "_CHECKPOINT_METADATA"], ids=str)
+@pytest.mark.parametrize("is_sealed", [False, True], ids=["", "sealed"])
 def test_no_leaf_is_lost_for_a_rescue_that_is_not_given_a_file(
-    service, refusing, surgery, tmp_path, status, how, lost
+    service, refusing, surgery, checkpoint_at, status, lost, is_sealed
 ):
     """What is not seen may be whole: left out, or filled, it would be lost by the rescue."""
-    source = uploaded(service, saved(tmp_path / "ck", **how), f"{service.root}/ck")
-    for name in lost:
-        service.remove(f"ck/{name}")
-    there = below(service)
+    source = checkpoint_at()
+    if is_sealed:
+        assert surgery("seal", source).code == 0
+    if lost is not None:
+        service.remove(next(name for name in service.names() if name.endswith(f"/{lost}")))
+    there = below(service, "ck/")
     refusing(status)
     whole = surgery("rescue", source, "--json")
     states = {row["path"]: row["state"] for row in whole.document["leaves"]}
-    assert set(states.values()) == {"whole"}
     for name in there:
         refusing(status, name)
         for words in (
@@ -205,9 +252,10 @@ def test_no_leaf_is_lost_for_a_rescue_that_is_not_given_a_file(
             said = f"{ended.out}{ended.err}"
             assert ended.code in (whole.code, 0, 3), (name, words, said)
             if ended.code != 3:
+                assert "is not what was sealed" not in said, (name, words, said)
                 found = {row["path"]: row["state"] for row in ended.document["leaves"]}
                 assert found == states, (name, words, said)
             else:
-                assert below(service) == there, (name, said)
+                assert below(service, "") == there, (name, said)
         for made in set(service.names()) - set(there):
             service.remove(made)

@@ -242,7 +242,7 @@ def explained() -> Iterator[None]:
         else:
             raise
         problem = msgspec.structs.replace(error.problems[0], fix=fix)
-        raise SurgeryError.of([problem]) from error.__cause__
+        raise error.retold([problem]) from error.__cause__
 
 
 def unbound(function: Any) -> Any:

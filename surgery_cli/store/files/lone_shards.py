@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import CheckpointError, UnseenError
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.shards import NUMBERED, read_index
 from surgery_cli.store.locate.file_formats import INDEX_SUFFIX
@@ -26,6 +26,8 @@ def lone_shard(file: Path) -> LoneShard | None:
     for name in _indexes(folder, file.suffix):
         try:
             shards = {*read_index(folder / name).weight_map.values()}
+        except UnseenError:
+            raise
         except CheckpointError:  # the file was named, and is read without it
             continue
         if file.name in shards and len(shards) > 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from surgery_cli.errors import CheckpointError, LimitError
+from surgery_cli.errors import CheckpointError, LimitError, UnseenError
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.msgpack_scan import CHUNKED, Scan, Scanner
 from surgery_cli.tree.paths import LeafPath
@@ -33,7 +33,7 @@ def scan_before_break(path: Path) -> Found:
         broken, why = LeafPath(), ""
         try:
             scanner.scan()
-        except LimitError:
+        except (LimitError, UnseenError):
             raise
         except CheckpointError as error:
             broken, why = scanner.within, error.problems[0].why

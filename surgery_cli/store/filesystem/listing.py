@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
+from types import TracebackType
 from typing import Final, NamedTuple, ParamSpec, TypeVar
 
-from surgery_cli.errors import CheckpointError, NotPermittedError, ServiceFails
+from surgery_cli.errors import CheckpointError, NotPermittedError, ServiceFails, UnseenError
 from surgery_cli.inputs.buckets import NoBucket, Replaced, ServiceRefusal, path_at, removal
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
@@ -196,6 +197,30 @@ def reads(use_case: Callable[P, R]) -> Callable[P, R]:
             return use_case(*args, **kwargs)
 
     return guarded
+
+
+class PassingOver(suppress):
+    """As ``contextlib.suppress``, but for what could not be looked at: nobody goes on as if it were not so."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        return not isinstance(error, UnseenError) and super().__exit__(kind, error, traceback)
+
+
+def damage_of(path: Path, error: OSError) -> CheckpointError:
+    """As ``unreadable``, where that tells something of what is there.
+
+    Raises:
+        UnseenError: it tells nothing.
+    """
+    why = unreadable(path, error)
+    if isinstance(why, UnseenError):
+        raise why from None
+    return why
 
 
 def unreadable(path: Path, error: OSError) -> CheckpointError:

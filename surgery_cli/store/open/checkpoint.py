@@ -13,7 +13,7 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.buckets import Replaced, path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.files import fingerprints
-from surgery_cli.store.filesystem.listing import is_tree, reading
+from surgery_cli.store.filesystem.listing import PassingOver, is_tree, reading
 from surgery_cli.store.locate.location import Location, locate
 from surgery_cli.store.locate.runs import addresses_beside, run_of
 from surgery_cli.store.locate.step_formats import step_formats
@@ -66,9 +66,9 @@ class Checkpoint:
             with reading(self.items[name].directory):
                 return self.items[name].tree
         except CheckpointError as error:
-            others = [other for other in self.items if other != name]
-            way_out = f"; or choose another item: `--item {others[0]}` carries this one along"
-            raise CheckpointError.of(
+            other = next(one for one in self.items if one != name)
+            way_out = f"; or choose another item: `--item {other}` carries this one along"
+            raise error.retold(
                 msgspec.structs.replace(problem, fix=problem.fix + way_out)
                 for problem in error.problems
             ) from None
@@ -175,12 +175,11 @@ class Checkpoint:
 
     def is_unchanged(self, *, as_seen: bool = False) -> bool:
         """True if metadata and data files still are what the fingerprint was taken of; ``as_seen``: just looked up."""
-        try:
+        with PassingOver(OSError, CheckpointError):
             if not as_seen:
                 filesystem.forget(self.place_on_disk)
             return not self.first_replaced() and self._now() == self._before
-        except (OSError, CheckpointError):
-            return False
+        return False
 
     def has_changed(self) -> bool:
         """True if a fingerprint can be taken still, and is another: whatever else failed, this may be why."""

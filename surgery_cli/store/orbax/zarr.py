@@ -295,4 +295,4 @@ def parse_at(raw: bytes, directory: Path, name: str) -> ArrayDocument:
             error.problems[0],
             what=f"what describes the array '{name}' in '{directory}' cannot be understood",
         )
-        raise CheckpointError(problem) from None
+        raise error.retold([problem]) from None
