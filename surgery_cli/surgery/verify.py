@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 
 from msgspec.structs import replace
 
@@ -25,7 +26,7 @@ from surgery_cli.surgery.leaf_names import document_names, spellings
 from surgery_cli.surgery.open_ends import settings_read
 from surgery_cli.surgery.sides import sides
 from surgery_cli.tree.containers import alike_but_for_containers, unlike_containers
-from surgery_cli.words.lists import listed
+from surgery_cli.words.lists import listed, quoted
 from surgery_cli.words.notes import Consequence, Note
 from surgery_cli.words.pages import DocsPage
 
@@ -148,11 +149,24 @@ def _beside(*sides: Checkpoint) -> list[Note]:
 
 
 def _opened_like(like: str, item: str | None) -> Checkpoint:
-    """What is compared with, of several trees the one that was chosen."""
+    """What is compared with: of a step with items the one of that name, if one was chosen.
+
+    Raises:
+        PlanError: it has none of that name.
+    """
     other = opened(like)
-    if item is not None and other.location.prefix_items:
-        return opened(like, item=item)
-    return other
+    if (
+        item is None or other.location.folder_of_items is None
+    ):  # one tree by itself is what was named
+        return other
+    items = other.location.items
+    if item not in items:
+        raise PlanError(
+            f"there is no tree '{item}' in '{like}'",
+            why=f"its trees are {quoted(items, 5)}",
+            fix=f"name another step, or one of these by its own path: `--like {quote(str(next(iter(items.values()))))}`",
+        )
+    return opened(like, item=item)
 
 
 def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
