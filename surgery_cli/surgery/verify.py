@@ -161,10 +161,11 @@ def _opened_like(like: str, item: str | None) -> Checkpoint:
         return other
     items = other.location.items
     if item not in items:
+        path = quote(str(next(iter(items.values()))))
         raise PlanError(
             f"there is no tree '{item}' in '{like}'",
             why=f"its trees are {quoted(items, 5)}",
-            fix=f"name another step, or one of these by its own path: `--like {quote(str(next(iter(items.values()))))}`",
+            fix=f"name another step, or one of these by its own path: `--like {path}`",
         )
     return opened(like, item=item)
 
