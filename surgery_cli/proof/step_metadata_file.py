@@ -85,14 +85,14 @@ _ONLY_WITH_ARGUMENTS: Final = (
     "Orbax restores the step only with arguments; a manager's `restore(step)` alone fails"
 )
 WITH_HANDLERS: Final = (
-    "Orbax restores the step with arguments, or by a manager that was made with handlers for all its items; of any other"
-    " one `restore(step)` alone fails"
+    "Orbax restores the step with arguments, or by a manager that was made with handlers for all its items; of any"
+    " other one `restore(step)` alone fails"
 )
 
 
 def missing_notes(checkpoint: Checkpoint) -> list[Note]:
-    """The file is gone that Orbax wrote into a step of items: the restore that asks for nothing by name goes by it, unless
-    the manager has handlers.
+    """The file is gone that Orbax wrote into a step of items: without handlers, the restore that asks for nothing by
+    name goes by it.
 
     Of a single tree it tells nothing that a restore needs. Releases before 0.10 wrote none, or not which handlers.
     """
