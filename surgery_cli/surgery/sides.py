@@ -83,6 +83,16 @@ def _below_its_item(checkpoint: Checkpoint) -> Side:
     return Side(checkpoint, {LeafPath((name, *path)): path for path in checkpoint.tree})
 
 
+def items_apart(left: Side, right: Side) -> list[str]:
+    """Where no leaf is in both, and paths begin with names of items, those items by their own paths."""
+    if any(path in right.tree for path in left.tree):
+        return []
+    ones, others = left.checkpoint, right.checkpoint
+    by_items = are_compared_by_items(ones, others)
+    places = [one.location for one in (ones, others) if one.location.prefix_items or by_items]
+    return [str(item) for place in places if place.folder_of_items for item in place.items.values()]
+
+
 def lacking_items(one: Checkpoint, other: Checkpoint) -> list[str]:
     """What the step of ``one`` has, and that of ``other`` has not: trees too, where these are compared by their names.
 

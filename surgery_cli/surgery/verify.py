@@ -24,9 +24,9 @@ from surgery_cli.surgery.byte_checks import check_bytes
 from surgery_cli.surgery.expected_digests import manifest, on_record
 from surgery_cli.surgery.leaf_names import document_names, spellings
 from surgery_cli.surgery.open_ends import settings_read
-from surgery_cli.surgery.sides import sides
+from surgery_cli.surgery.sides import items_apart, sides
 from surgery_cli.tree.containers import alike_but_for_containers, unlike_containers
-from surgery_cli.words.lists import listed, quoted
+from surgery_cli.words.lists import listed, no_leaf_in_both, quoted
 from surgery_cli.words.notes import Consequence, Note
 from surgery_cli.words.pages import DocsPage
 
@@ -189,6 +189,8 @@ def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
         ),
         *(reports.Finding(names[d.path], d.what, here=d.a, there=d.b) for d in comparison.changed),
     ]
+    apart = items_apart(left, right)
+    told = [Consequence(DocsPage.CHECKED_BY_VERIFY, no_leaf_in_both(apart))] if apart else []
     differing = {*pairs, *comparison.only_in_a, *(d.path for d in comparison.changed)}
     return reports.Verdict(
         checkpoint=str(checkpoint.location.root),
@@ -199,7 +201,7 @@ def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
         findings=findings,
         checked=len(own),
         unchecked=0,
-        notes=_beside(checkpoint, other),
+        notes=[*_beside(checkpoint, other), *told],
         agreeing=[names[path] for path in own if path not in differing],
         spellings=spellings(names),
     )

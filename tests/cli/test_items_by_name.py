@@ -203,3 +203,45 @@ def test_without_a_record_single_items_are_compared_by_their_names(surgery, run,
     assert {one["what"] for one in held.document["findings"]} == {"extra", "missing"}
     paths = [str(sides["a"] / "1" / "state"), str(sides["b"] / "1" / "ema")]
     assert surgery("diff", *paths, "--json").document["only_in_b"] == ["w"]
+
+
+def _flat(place):
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(place, EMA)
+    return place
+
+
+APART = {
+    "a tree by itself": lambda run: (_flat(run.with_name("flat")), run),
+    "several by other names": lambda run: (LIKE["several others"](run, run.with_name("o")), run),
+    "what is left of two": lambda run: (_without(run, "ema"), _without(run, "state")),
+}
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("apart", APART)
+def test_where_nothing_is_in_both_it_is_said_what_can_be_compared(surgery, run, apart, is_first):
+    """All leaves were on one side alone, and nothing said that an item can be named."""
+    pair = APART[apart](run)
+    a, b = pair if is_first else pair[::-1]
+    found = surgery("diff", a, b, "--json")
+    assert (found.code, found.document["equal"], found.document["changed"]) == (1, 0, [])
+    items = found.document["items_apart"]
+    there = [path for side in (a, b) for path in (side / "1").glob("*") if path.is_dir()]
+    assert sorted(items) == sorted(map(str, there))
+    said = "no leaf is in both, as paths begin with the names of items"
+    for words in (("diff", a, b), ("verify", a, "--like", b)):
+        assert said in " ".join(surgery(*words).out.split())
+    ema = next(item for item in items if item.endswith(("/1/ema", "/1/a")))
+    assert surgery("diff", _flat(run.with_name("bare")), ema).code == 0
+
+
+def test_nothing_of_the_kind_is_said_where_a_leaf_is_in_both(surgery, run):
+    found = surgery("diff", run, _without(run, "ema"), "--json")
+    assert found.document["items_apart"] == []
+    flat = run.with_name("flat")
+    other = run.with_name("other")
+    for place, tree in ((flat, EMA), (other, {"v": EMA["w"]})):
+        with ocp.StandardCheckpointer() as checkpointer:
+            checkpointer.save(place, tree)
+    assert surgery("diff", flat, other, "--json").document["items_apart"] == []
