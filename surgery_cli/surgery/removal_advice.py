@@ -46,5 +46,8 @@ def is_stood_in(target: Path) -> bool:
     """True for the directory that this runs in, a shell most often too, and for those around it; not for a link."""
     if isinstance(target, BucketPath) or filesystem.is_link(target):
         return False
-    real, here = filesystem.real(target), filesystem.real(Path.cwd())
-    return real == here or real in here.parents
+    real = filesystem.real(target)
+    with suppress(OSError):  # it is gone
+        here = filesystem.real(Path.cwd())
+        return real == here or real in here.parents
+    return False

@@ -166,7 +166,8 @@ def test_no_command_advises_that_what_holds_more_goes(surgery, tmp_path, holding
     assert str(place) in refused.err
     assert not REMOVAL.search(refused.err), refused.err
     assert "remove it" not in refused.err
-    assert "without its 'manifest.ocdbt'" not in refused.err or (place / "d").is_dir()
+    if holding != "notes in a folder of databases":
+        assert "without its 'manifest.ocdbt'" not in refused.err
     assert before == sorted(place.rglob("*"))
 
 
