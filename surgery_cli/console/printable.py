@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import unicodedata
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -98,4 +99,8 @@ def printable_suite(document: Document) -> Suite:
 
 def shown_path(path: str) -> str:
     """A path as short as it can be said: relative to the working directory if it lies in it."""
-    return path.removeprefix(f"{Path.cwd()}/")
+    with suppress(
+        OSError
+    ):  # the directory that this runs in may be gone by now: it was replaced, say
+        return path.removeprefix(f"{Path.cwd()}/")
+    return path

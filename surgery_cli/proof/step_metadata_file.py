@@ -81,13 +81,18 @@ _SINCE_HANDLERS: Final = "custom_metadata"
 """A field of `_METADATA` that releases write since 0.11.5; since 0.10 they write which handlers saved the items."""
 _LOOKED_AT: Final = 4
 """Of the steps beside: in a bucket, each is a request."""
-ONLY_WITH_ARGUMENTS: Final = (
+_ONLY_WITH_ARGUMENTS: Final = (
     "Orbax restores the step only with arguments; a manager's `restore(step)` alone fails"
+)
+WITH_HANDLERS: Final = (
+    "Orbax restores the step with arguments, or by a manager that was made with handlers for all its items; of any"
+    " other one `restore(step)` alone fails"
 )
 
 
 def missing_notes(checkpoint: Checkpoint) -> list[Note]:
-    """The file is gone that Orbax wrote into a step of items: the restore that asks for nothing by name fails.
+    """The file is gone that Orbax wrote into a step of items: without handlers, the restore that asks for nothing by
+    name goes by it.
 
     Of a single tree it tells nothing that a restore needs. Releases before 0.10 wrote none, or not which handlers.
     """
@@ -97,9 +102,7 @@ def missing_notes(checkpoint: Checkpoint) -> list[Note]:
     wrote = _writer(step, [*checkpoint.location.items])
     if not wrote:
         return []
-    said = (
-        f"`{STEP_METADATA}` is not there, {wrote}: {ONLY_WITH_ARGUMENTS}, until it is copied again"
-    )
+    said = f"`{STEP_METADATA}` is not there, {wrote}: {WITH_HANDLERS}, until it is copied again"
     return [Consequence(DocsPage.CHECKED_BY_VERIFY, said)]
 
 
@@ -143,10 +146,13 @@ def folder_notes(checkpoint: Checkpoint) -> list[Note]:
     if not others:
         return []
     named = f"{quoted(others, 4, word='and')} {'is' if len(others) == 1 else 'are'}"
+    location = checkpoint.location
+    are_items = location.items.keys() | location.other_items.keys() >= set(others)
+    restored = WITH_HANDLERS if are_items else _ONLY_WITH_ARGUMENTS
     return [
         Consequence(
             DocsPage.CHECKED_BY_VERIFY,
-            f"{named} beside the items that `{STEP_METADATA}` names: {ONLY_WITH_ARGUMENTS}",
+            f"{named} beside the items that `{STEP_METADATA}` names: {restored}",
         )
     ]
 

@@ -60,6 +60,9 @@ class Difference(Document, kw_only=True, frozen=True):
     """Items that the step of the other side does not have. The leaves of a tree among them are only in this one; the
     others make no difference in what is compared."""
     items_only_in_b: list[str] = []
+    items_apart: list[str] = []
+    """Where no leaf is in both, and paths begin with the names of items: these, by their own paths, by which they can
+    be compared with any other tree."""
     agreeing: list[str] = []
     """The leaves that agree."""
     assumptions: list[Assumed] = []

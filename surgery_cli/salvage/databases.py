@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.inputs.limits import STORED_VALUES
@@ -19,9 +18,7 @@ from surgery_cli.store.orbax.btree_nodes import MANIFEST
 from surgery_cli.store.orbax.extents import extent_at
 from surgery_cli.store.orbax.sidecars import METADATA
 from surgery_cli.store.orbax.stored_values import NOT_RENAMED, FileRange, StoredValue
-
-_DATA_FILE: Final = re.compile("[0-9a-f]{32}")
-"""How TensorStore, and this program, call a file of values and nodes."""
+from surgery_cli.store.orbax.unmerged import DATA_FILE, holds_files
 
 
 def is_database(folder: Path) -> bool:
@@ -29,13 +26,7 @@ def is_database(folder: Path) -> bool:
     entries = filesystem.entries(folder)
     if any(one.name in (MANIFEST, MANIFEST + NOT_RENAMED) and one.is_file for one in entries):
         return True
-    return any(holds_files(folder / name, _DATA_FILE) for name in DATA_FOLDERS)
-
-
-def holds_files(folder: Path, named: re.Pattern[str]) -> bool:
-    """True for a folder in which such a file stands: a checkpoint may be called ``d``, too, and has others."""
-    entries = filesystem.entries_if_any(folder)
-    return any(not one.is_folder and named.match(one.name) for one in entries)
+    return any(holds_files(folder / name, DATA_FILE) for name in DATA_FOLDERS)
 
 
 def databases_of(item: Path) -> list[Path]:

@@ -15,7 +15,7 @@ from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import CheckpointError, UnseenError
 from surgery_cli.inputs.limits import CHUNKS
 from surgery_cli.salvage.aggregate import is_aggregate
-from surgery_cli.salvage.databases import databases_of, holds_files, values_of
+from surgery_cli.salvage.databases import databases_of, values_of
 from surgery_cli.salvage.decoded_arrays import decoded, digest_of
 from surgery_cli.salvage.descriptions import described_by_others
 from surgery_cli.salvage.file_leaf import FileLeaf
@@ -47,6 +47,7 @@ from surgery_cli.store.orbax.sidecars import (
     Entry,
     kind_of,
 )
+from surgery_cli.store.orbax.unmerged import holds_files
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
 from surgery_cli.tree import json_pointer
 from surgery_cli.tree.paths import LeafPath, stored_name

@@ -26,7 +26,7 @@ from surgery_cli.store.open.as_opened import as_opened
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.leaf_names import Names, document_names, named_leaves, spellings
 from surgery_cli.surgery.look_memory import Look, Looks, planned_looks
-from surgery_cli.surgery.sides import Side, lacking_items, sides
+from surgery_cli.surgery.sides import Side, items_apart, lacking_items, sides
 from surgery_cli.tree.containers import alike_but_for_containers, unlike_containers
 from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath
@@ -79,6 +79,7 @@ def diff(
         **_sides(one, other),
         only_in_a=[names[p] for p in in_listed_order(comparison.only_in_a) if p in wanted],
         only_in_b=[names[p] for p in in_listed_order(comparison.only_in_b) if p in wanted],
+        items_apart=items_apart(left, right),
         changed=changed,
         equal=len(both) - sum(change.what == "values" for change in changed),
         equal_by_reference=len(shared),

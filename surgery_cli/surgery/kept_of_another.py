@@ -16,6 +16,8 @@ from surgery_cli.surgery.unlike_plans import first_unlike
 from surgery_cli.words.invocation import the_same
 from surgery_cli.words.lists import quoted
 
+ITEM = "--item"
+"""The setting that says which item of a step is read."""
 _MIXED = "blocks of both would stand in one result"
 
 
@@ -28,6 +30,8 @@ def refuse_another(left: Left, kept: Head, head: Head, target: Path) -> None:
     """
     anew, remedy = _remedies(left, kept, target)
     _refuse_differing("version", left, kept.programs, head.programs, remedy)
+    if kept.settings.get(ITEM) != head.settings.get(ITEM):  # of which other files are read
+        _refuse_differing("setting", left, kept.settings, head.settings, remedy)
     changed = changed_inputs(kept.inputs, head.inputs, of_one_draft=kept.draft == head.draft)
     if rewritten := [one for one in changed if not one.is_elsewhere]:
         raise CheckpointError(

@@ -112,6 +112,8 @@ def _asked_otherwise(
     record: Record, target: Path, prepared: Prepared, plan: Plan, options: Options
 ) -> Other | None:
     """What was asked for when the record was written and is not now, or the other way; None if all is the same."""
+    if (why := _of_items(record, prepared.checkpoint.location, options.item)) is not None:
+        return Other(why)
     read = {} if record.inputs is UNSET else record.inputs
     judges = judged_by(prepared, options)
     inputs = inputs_of(prepared) | judges
@@ -141,6 +143,16 @@ def _asked_otherwise(
         seal = f"`surgery seal {quote(str(target))}` does that to what stands there"
         return Other("`--seal` was not given, and is now", back=seal, fix=seal)
     return None
+
+
+def _of_items(record: Record, source: Location, item: str | None) -> str | None:
+    """That another item of a step was edited: the record says of which trees a run was, and not how that was asked."""
+    trees, edited = record.trees or [], record.edited_trees or []
+    then = edited[0] if len(edited) == 1 < len(trees) else None
+    is_same = then == item or edited == [*source.items]
+    if is_same or len(trees) < 2 or source.folder_of_items is None:
+        return None
+    return f"`--item` was {_said(then)}, and is {_said(item)} now"
 
 
 def step_made(source: Location, options: Options) -> int | None:

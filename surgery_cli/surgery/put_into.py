@@ -7,7 +7,7 @@ from shlex import quote
 
 from surgery_cli.errors import CheckpointError, DestinationError, UnseenError
 from surgery_cli.proof.on_record import record_at
-from surgery_cli.proof.step_metadata_file import ONLY_WITH_ARGUMENTS
+from surgery_cli.proof.step_metadata_file import WITH_HANDLERS
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import Listing, holds_pytree
 from surgery_cli.store.filesystem.names import RECORD, step_name
@@ -120,7 +120,7 @@ def _as_metadata_say(step: Listing, name: str) -> str:
     handlers = item_handlers(step)
     if not isinstance(handlers, dict) or not handlers or name in handlers:
         return ""
-    return f", which its metadata do not name: {ONLY_WITH_ARGUMENTS}"
+    return f", which its metadata do not name: {WITH_HANDLERS}"
 
 
 def _unsealed(sealed: Path, *, is_replaced: bool) -> str:

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 from surgery_cli.errors import SurgeryError
 from surgery_cli.inputs.buckets import BucketPath
-from surgery_cli.inputs.suffixes import FILE_SUFFIXES
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import Listing, holds_pytree, removal_of
-from surgery_cli.store.filesystem.protocol import COMMIT_MARK
-from surgery_cli.store.locate.items import ITEM_SIDECARS, STEP_SIDECARS, holds_items
-from surgery_cli.store.locate.steps import find_steps
+from surgery_cli.store.filesystem.listing import Listing, removal_of
+from surgery_cli.store.locate.one_checkpoint import is_one_checkpoint
 from surgery_cli.surgery.put_into import checkpoint_around
-
-_OF_A_CHECKPOINT: Final = (ITEM_SIDECARS | STEP_SIDECARS) - {COMMIT_MARK, "checkpoint"}
 
 
 def or_removed_first(target: Path, other: str = "name another place") -> str:
@@ -34,22 +28,26 @@ def or_removed_first(target: Path, other: str = "name another place") -> str:
 
 
 def _may_go_whole(target: Path) -> bool:
-    """True for a file or a link, and for a folder that is one tree or step, whatever is wrong with it, or holds a few
-    files that are no checkpoints.
+    """True for a link, an empty folder, and what is one checkpoint, whatever is wrong with it; of others nothing is
+    known.
     """
-    if filesystem.is_link(target) or not filesystem.is_folder(target):
+    if filesystem.is_link(target):
         return True
+    if is_stood_in(target):
+        return False
     real = filesystem.real(target)
-    if not isinstance(real, BucketPath):
-        here = filesystem.real(Path.cwd())
-        if real == here or real in here.parents:
-            return False
     with suppress(SurgeryError, OSError):
-        listing = Listing.of(real)
-        if holds_pytree(listing) or holds_items(listing) or listing.files & _OF_A_CHECKPOINT:
-            return True
-        if any(name == "d" or name.startswith("ocdbt.") for name in listing.folders):
-            return True  # data without its manifest
-        of_others = any(Path(name).suffix in FILE_SUFFIXES for name in listing.files)
-        return not (listing.folders or of_others or find_steps(listing))
+        is_empty = filesystem.is_folder(real) and Listing.of(real).is_empty
+        return is_empty or is_one_checkpoint(real)
+    return False
+
+
+def is_stood_in(target: Path) -> bool:
+    """True for the directory that this runs in, a shell most often too, and for those around it; not for a link."""
+    if isinstance(target, BucketPath) or filesystem.is_link(target):
+        return False
+    real = filesystem.real(target)
+    with suppress(OSError):  # it is gone
+        here = filesystem.real(Path.cwd())
+        return real == here or real in here.parents
     return False

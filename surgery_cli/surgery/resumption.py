@@ -30,7 +30,7 @@ from surgery_cli.store.write.journal import FORM, Head
 from surgery_cli.store.write.leftovers import Left, Leftover
 from surgery_cli.store.write.resumable_staging import being_written, what_is_kept
 from surgery_cli.surgery.kept_inputs import inputs_of
-from surgery_cli.surgery.kept_of_another import refuse_another
+from surgery_cli.surgery.kept_of_another import ITEM, refuse_another
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.words.invocation import the_same
 from surgery_cli.words.lists import listed, quoted
@@ -56,7 +56,7 @@ def head_of(prepared: Prepared, plan: Plan, options: Options) -> Head:
     named = (location.shape, location.step_name, *sorted(filter(None, location.items)))
     given = {
         "which checkpoint": ", ".join(map(str, filter(None, named))),
-        "--item": options.item,
+        ITEM: options.item,
         "--as-step": options.as_step,
         "--metrics": options.metrics,
         "--link": options.link,

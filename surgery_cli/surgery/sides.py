@@ -59,19 +59,21 @@ def sides(one: Checkpoint, other: Checkpoint) -> tuple[Side, Side]:
 
 
 def are_compared_by_items(one: Checkpoint, other: Checkpoint) -> bool:
-    """True if both have items with names, and several stand on one side, or should.
+    """True if both have items with names, and several stand on one side, or should, or may have stood.
 
-    The single items of two steps are compared whatever they are called, unless one of the steps is on record to have
-    had the other's as well.
+    The single items of two steps are compared whatever they are called, where both are on record to have had no others,
+    or by its own path one of them was named.
     """
     here, there = one.location.items.keys(), other.location.items.keys()
     if not all(here) or not all(there):
         return False
     if one.location.prefix_items or other.location.prefix_items:
         return True
-    return here != there and not (
-        handlers_of(one).keys().isdisjoint(there) and handlers_of(other).keys().isdisjoint(here)
-    )
+    of_one, of_other = handlers_of(one), handlers_of(other)
+    are_apart = of_one.keys().isdisjoint(there) and of_other.keys().isdisjoint(here)
+    are_steps = one.location.folder_of_items and other.location.folder_of_items
+    is_known = bool(of_one and of_other) or not are_steps
+    return here != there and not (are_apart and is_known)
 
 
 def _below_its_item(checkpoint: Checkpoint) -> Side:
@@ -79,6 +81,16 @@ def _below_its_item(checkpoint: Checkpoint) -> Side:
         return Side(checkpoint)
     (name,) = checkpoint.location.items
     return Side(checkpoint, {LeafPath((name, *path)): path for path in checkpoint.tree})
+
+
+def items_apart(left: Side, right: Side) -> list[str]:
+    """Where no leaf is in both, and paths begin with names of items, those items by their own paths."""
+    if any(path in right.tree for path in left.tree):
+        return []
+    ones, others = left.checkpoint, right.checkpoint
+    by_items = are_compared_by_items(ones, others)
+    places = [one.location for one in (ones, others) if one.location.prefix_items or by_items]
+    return [str(item) for place in places if place.folder_of_items for item in place.items.values()]
 
 
 def lacking_items(one: Checkpoint, other: Checkpoint) -> list[str]:

@@ -46,7 +46,7 @@ from surgery_cli.surgery.others_inside import refuse_to_lose_others
 from surgery_cli.surgery.places_read import places_read
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.put_into import refuse_step_in_step
-from surgery_cli.surgery.removal_advice import or_removed_first
+from surgery_cli.surgery.removal_advice import is_stood_in, or_removed_first
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.pages import DocsPage
@@ -116,6 +116,12 @@ def _check_what_stands_at(target: Path, *, force: bool, goes_on: bool = False) -
     if not goes_on and (claim := being_written(target)):  # what that run has built
         raise claim
     reason = _kept_by_force(target, goes_on=goes_on)
+    if not reason and is_stood_in(target):
+        raise DestinationError(
+            f"the destination '{target}' exists, and this command runs in it",
+            why="once it is replaced, who is in it, as your shell, is in a directory that is gone",
+            fix="name another place, or `cd` out of it first",
+        )
     if not force and not reason:
         raise already_there(target, goes_on=goes_on)
     if reason:
@@ -186,6 +192,8 @@ def path_of(destination: str, *, may_renumber: bool = True) -> Path:
         )
     refuse_step_of_run(str(path), may_renumber=may_renumber)
     _refuse_way_through_nothing(path)
+    if path.name in ("", ".."):  # what stands beside it is called by its name
+        path = filesystem.absolute(path)
     filesystem.forget(path, but_begun=True)
     filesystem.look_ahead(path)
     return path

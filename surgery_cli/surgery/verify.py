@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 
 from msgspec.structs import replace
 
@@ -23,9 +24,9 @@ from surgery_cli.surgery.byte_checks import check_bytes
 from surgery_cli.surgery.expected_digests import manifest, on_record
 from surgery_cli.surgery.leaf_names import document_names, spellings
 from surgery_cli.surgery.open_ends import settings_read
-from surgery_cli.surgery.sides import sides
+from surgery_cli.surgery.sides import items_apart, sides
 from surgery_cli.tree.containers import alike_but_for_containers, unlike_containers
-from surgery_cli.words.lists import listed
+from surgery_cli.words.lists import listed, no_leaf_in_both, quoted
 from surgery_cli.words.notes import Consequence, Note
 from surgery_cli.words.pages import DocsPage
 
@@ -148,11 +149,25 @@ def _beside(*sides: Checkpoint) -> list[Note]:
 
 
 def _opened_like(like: str, item: str | None) -> Checkpoint:
-    """What is compared with, of several trees the one that was chosen."""
+    """What is compared with: of a step with items the one of that name, if one was chosen.
+
+    Raises:
+        PlanError: it has none of that name.
+    """
     other = opened(like)
-    if item is not None and other.location.prefix_items:
-        return opened(like, item=item)
-    return other
+    if (
+        item is None or other.location.folder_of_items is None
+    ):  # one tree by itself is what was named
+        return other
+    items = other.location.items
+    if item not in items:
+        path = quote(str(next(iter(items.values()))))
+        raise PlanError(
+            f"there is no tree '{item}' in '{like}'",
+            why=f"its trees are {quoted(items, 5)}",
+            fix=f"name another step, or one of these by its own path: `--like {path}`",
+        )
+    return opened(like, item=item)
 
 
 def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
@@ -174,6 +189,8 @@ def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
         ),
         *(reports.Finding(names[d.path], d.what, here=d.a, there=d.b) for d in comparison.changed),
     ]
+    apart = items_apart(left, right)
+    told = [Consequence(DocsPage.CHECKED_BY_VERIFY, no_leaf_in_both(apart))] if apart else []
     differing = {*pairs, *comparison.only_in_a, *(d.path for d in comparison.changed)}
     return reports.Verdict(
         checkpoint=str(checkpoint.location.root),
@@ -184,7 +201,7 @@ def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
         findings=findings,
         checked=len(own),
         unchecked=0,
-        notes=_beside(checkpoint, other),
+        notes=[*_beside(checkpoint, other), *told],
         agreeing=[names[path] for path in own if path not in differing],
         spellings=spellings(names),
     )

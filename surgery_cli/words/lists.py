@@ -29,3 +29,13 @@ def quoted(names: Iterable[object], most: int = 0, *, word: str = "") -> str:
 def shortened(text: str, most: int = 60) -> str:
     """The text in a sentence, or the begin of one that is too long for that."""
     return text if len(text) <= most else f"{text[: most - 3]}…"
+
+
+def no_leaf_in_both(items: Iterable[object]) -> str:
+    """Why nothing is in both of two checkpoints, and what of them can be compared all the same.
+
+    >>> no_leaf_in_both(["run/5/state", "run/5/ema"])
+    "no leaf is in both, as paths begin with the names of items: name one by its own path, 'run/5/state' or 'run/5/ema'"
+    """
+    named = quoted(items, 4, word="or")
+    return f"no leaf is in both, as paths begin with the names of items: name one by its own path, {named}"

@@ -207,7 +207,8 @@ def test_what_the_service_carries_out_when_a_run_has_given_it_up_goes_as_well(
     assert service.names() == before
 
 
-STRAY = [("new/d/late",), ("new",), ("new/_METADATA",), ("new/d/late", "new/manifest.ocdbt")]
+LATE = f"new/d/{'0f' * 16}"
+STRAY = [(LATE,), ("new",), ("new/_METADATA",), (LATE, "new/manifest.ocdbt"), ("new/d/notes",)]
 
 
 @pytest.mark.parametrize("names", STRAY, ids="-".join)
@@ -223,8 +224,12 @@ def test_what_is_advised_where_something_stands_is_accepted(s3, tmp_path, names)
     if not is_replaced:
         with pytest.raises(DestinationError, match="which is not one checkpoint that can be read"):
             surgery.apply(there, "s3://bkt/new", RESCALED, options=Options(force=True))
-        assert "aws s3 rm" in str(problem.fix)
-        for name in names:  # what the command does
+        is_removed = names not in [
+            ("new",),
+            ("new/d/notes",),
+        ]  # of which nobody knows what they are
+        assert ("aws s3 rm" in str(problem.fix)) is is_removed
+        for name in names:  # what the command does, or somebody who has looked
             s3.remove(name)
     surgery.apply(there, "s3://bkt/new", RESCALED, options=Options(force=is_replaced))
     check(s3, "new", tmp_path)
@@ -236,15 +241,20 @@ def test_what_removes_the_destination_is_told_as_it_stands_there(
 ):
     """With `--recursive`, `aws s3 rm` adds a slash, and removes no single object."""
     there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
-    service.put("bkt", "arr.npy", b"no checkpoint")
-    service.put("bkt", "folder/eval.json", b"{}")
+    service.put("bkt", "arr.msgpack", b"\x81\xa1w\xc3")
+    service.put("bkt", "folder/manifest.ocdbt", b"no manifest")
+    service.put("bkt", "notes/eval.json", b"{}")
     command = {"gs": "gcloud storage rm", "s3": "aws s3 rm"}[service.root[:2]]
     flag = {"gs": "-r ", "s3": "--recursive "}[service.root[:2]]
-    for name, given in (("arr.npy", ""), ("folder", flag)):
+    for name, given in (("arr.msgpack", ""), ("folder", flag)):
         new = f"{service.root}/{name}"
-        refused = surgery("rescale", there, new, "params/w", "--by", "2", *options)
+        refused = surgery("rescue", there, new)
         assert refused.code == 2
         assert f"  name another place, or remove it first: `{command} {given}{new}`" in refused.err
+    new = f"{service.root}/notes"
+    refused = surgery("rescale", there, new, "params/w", "--by", "2", *options)
+    assert refused.code == 2
+    assert refused.err.endswith("  name another place\n")
 
 
 @pytest.mark.parametrize(

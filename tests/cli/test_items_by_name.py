@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
 
 import numpy as np
@@ -125,3 +127,121 @@ def test_verify_like_holds_the_item_that_was_chosen_against_the_same(surgery, ru
     assert [note for note in found.document["notes"] if "not compared" in note] == [
         "not compared, as `--item` chose another: ema"
     ]
+
+
+def _saved(place, **items):
+    with ocp.CheckpointManager(place) as manager:
+        manager.save(1, args=ocp.args.Composite(**items))
+        manager.wait_until_finished()
+    return place
+
+
+def _unrecorded(run):
+    (run / "1" / "_CHECKPOINT_METADATA").unlink()
+    return run
+
+
+LIKE = {
+    "lost, on record": lambda run, _: _without(run, "ema"),
+    "lost, not on record": lambda run, _: _unrecorded(_without(run, "ema")),
+    "never had it": lambda _, new: _saved(new, state=ocp.args.StandardSave(EMA)),
+    "has one by no name": lambda _, new: _saved(new, default=ocp.args.StandardSave(EMA)),
+    "several others": lambda _, new: _saved(
+        new, a=ocp.args.StandardSave(EMA), b=ocp.args.StandardSave(EMA)
+    ),
+    "no tree": lambda _, new: _saved(
+        new, state=ocp.args.StandardSave(EMA), ema=ocp.args.JsonSave({"w": 1})
+    ),
+}
+
+
+@pytest.mark.parametrize("is_step", [True, False], ids=["step", "run"])
+@pytest.mark.parametrize("like", LIKE)
+@pytest.mark.parametrize("command", ["verify", "diff"])
+def test_an_item_that_was_chosen_is_held_against_no_other(
+    surgery, run, tmp_path, command, like, is_step
+):
+    """It "agreed in structure" with what another item has."""
+    other = LIKE[like](run, tmp_path / "other")
+    other = other / "1" if is_step else other
+    words = {"verify": ("verify", run, "--like", other), "diff": ("diff", run, other)}[command]
+    refused = surgery(*words, "--item", "ema")
+    assert refused.code == 2, refused.out
+    assert refused.err.startswith(f"error: there is no tree 'ema' in '{other}")
+
+
+def test_what_is_advised_for_another_item_works(surgery, run, tmp_path):
+    other = _saved(tmp_path / "other dir", average=ocp.args.StandardSave(EMA))
+    refused = surgery("verify", run, "--item", "ema", "--like", other)
+    (advised,) = re.findall("`(--like .*)`", refused.err)
+    held = surgery("verify", run, "--item", "ema", *shlex.split(advised))
+    assert (held.code, "agrees in structure" in held.out) == (0, True)
+
+
+@pytest.mark.parametrize("bare", ["flat", "an item's own path"])
+def test_a_tree_by_itself_is_what_an_item_is_held_against(surgery, run, tmp_path, bare):
+    place = run / "1" / "ema"
+    if bare == "flat":
+        place = tmp_path / "flat"
+        with ocp.StandardCheckpointer() as checkpointer:
+            checkpointer.save(place, EMA)
+    held = surgery("verify", run, "--item", "ema", "--like", place, "--json")
+    assert (held.code, held.document["checked"]) == (0, 1)
+
+
+@pytest.mark.parametrize("unrecorded", ["a", "b", "ab"])
+def test_without_a_record_single_items_are_compared_by_their_names(surgery, run, unrecorded):
+    """What is left of one and of the other, under names that nothing says belong together."""
+    sides = {"a": _without(run, "ema"), "b": _without(run, "state")}
+    for side in unrecorded:
+        _unrecorded(sides[side])
+    found = surgery("diff", sides["a"], sides["b"], "--json").document
+    assert (found["equal"], found["changed"]) == (0, [])
+    assert (found["items_only_in_a"], found["items_only_in_b"]) == (["state"], ["ema"])
+    held = surgery("verify", sides["a"], "--like", sides["b"], "--json")
+    assert held.code == 1
+    assert {one["what"] for one in held.document["findings"]} == {"extra", "missing"}
+    paths = [str(sides["a"] / "1" / "state"), str(sides["b"] / "1" / "ema")]
+    assert surgery("diff", *paths, "--json").document["only_in_b"] == ["w"]
+
+
+def _flat(place):
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(place, EMA)
+    return place
+
+
+APART = {
+    "a tree by itself": lambda run: (_flat(run.with_name("flat")), run),
+    "several by other names": lambda run: (LIKE["several others"](run, run.with_name("o")), run),
+    "what is left of two": lambda run: (_without(run, "ema"), _without(run, "state")),
+}
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("apart", APART)
+def test_where_nothing_is_in_both_it_is_said_what_can_be_compared(surgery, run, apart, is_first):
+    """All leaves were on one side alone, and nothing said that an item can be named."""
+    pair = APART[apart](run)
+    a, b = pair if is_first else pair[::-1]
+    found = surgery("diff", a, b, "--json")
+    assert (found.code, found.document["equal"], found.document["changed"]) == (1, 0, [])
+    items = found.document["items_apart"]
+    there = [path for side in (a, b) for path in (side / "1").glob("*") if path.is_dir()]
+    assert sorted(items) == sorted(map(str, there))
+    said = "no leaf is in both, as paths begin with the names of items"
+    for words in (("diff", a, b), ("verify", a, "--like", b)):
+        assert said in " ".join(surgery(*words).out.split())
+    ema = next(item for item in items if item.endswith(("/1/ema", "/1/a")))
+    assert surgery("diff", _flat(run.with_name("bare")), ema).code == 0
+
+
+def test_nothing_of_the_kind_is_said_where_a_leaf_is_in_both(surgery, run):
+    found = surgery("diff", run, _without(run, "ema"), "--json")
+    assert found.document["items_apart"] == []
+    flat = run.with_name("flat")
+    other = run.with_name("other")
+    for place, tree in ((flat, EMA), (other, {"v": EMA["w"]})):
+        with ocp.StandardCheckpointer() as checkpointer:
+            checkpointer.save(place, tree)
+    assert surgery("diff", flat, other, "--json").document["items_apart"] == []

@@ -411,3 +411,56 @@ def test_a_result_that_lacks_what_comes_along_is_not_done_already(
     assert ended["code"] == 2, ended
     assert run(*edit, "--force")["code"] == 0
     assert run(*edit) == {"code": 0, "said": "", "counted": 0}
+
+
+ITEMS = {"state": ["--item", "state"], "ema": ["--item", "ema"], "both": []}
+
+
+@pytest.fixture
+def step_of_items(tmp_path):
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        trees = {
+            name: ocp.args.StandardSave(tree_of_step(n))
+            for n, name in enumerate(("state", "ema"), 2)
+        }
+        manager.save(5, args=ocp.args.Composite(**trees, meta=ocp.args.JsonSave({"x": 1})))
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("ended", [True, False], ids=["finished", "interrupted"])
+@pytest.mark.parametrize("named", ["run", "step"])
+@pytest.mark.parametrize("now", ITEMS)
+@pytest.mark.parametrize("then", ITEMS)
+def test_of_another_item_it_is_not_said_that_the_source_has_changed(
+    run, step_of_items, tmp_path, then, now, named, ended
+):
+    source = step_of_items if named == "run" else step_of_items / "5"
+    words = ["rescale", source, tmp_path / "new", "**", "--by", "2", "--quiet", "--resume"]
+    begun = [*words, *ITEMS[then]]
+    if ended:
+        assert run(*begun)["code"] == 0
+    else:
+        begin(run, begun)
+    again = run(*words, *ITEMS[now])
+    if then == now:
+        assert again["code"] == 0, again["said"]
+        return
+    assert again["code"] == 2, again["said"]
+    assert "has changed since" not in again["said"]
+    one, other = (ITEMS[name][1:] for name in (then, now))
+    if ended:
+        one, other = (f"'{item[0]}'" if item else "not given" for item in (one, other))
+        assert f"`--item` was {one}, and is {other} now" in again["said"]
+    else:
+        assert f"--item: {(one or ['none'])[0]}, and {(other or ['none'])[0]} now" in again["said"]
+
+
+def test_an_item_that_the_source_has_got_since_is_no_other_item_that_was_asked_for(
+    run, step_of_items, tmp_path
+):
+    words = ["rescale", step_of_items, tmp_path / "new", "**/a", "--by", "2", "--quiet", "--resume"]
+    assert run(*words)["code"] == 0
+    shutil.copytree(step_of_items / "5" / "ema", step_of_items / "5" / "third")
+    again = run(*words)
+    assert again["code"] == 2, again["said"]
+    assert "--item" not in again["said"]

@@ -21,7 +21,12 @@ LAYOUTS = {
     "one tree": {"a": ocp.args.StandardSave(TREE)},
     "json beside": {"a": ocp.args.StandardSave(TREE), "j": ocp.args.JsonSave({"x": 1})},
 }
-SAID = "a manager's `restore(step)` alone fails"
+SAID = "of any other one `restore(step)` alone fails"
+HANDLERS = {
+    "a": ocp.StandardCheckpointHandler,
+    "b": ocp.PyTreeCheckpointHandler,
+    "j": ocp.JsonCheckpointHandler,
+}
 OLD = Path(__file__).parents[1] / "fixtures" / "orbax-0.5.10" / "cm_composite"
 
 
@@ -33,13 +38,69 @@ def _run(folder, items, steps=(1, 2)):
     return folder
 
 
-def _is_restored(run, number):
-    with ocp.CheckpointManager(run) as manager:
+def _is_restored(run, number, **made_with):
+    with ocp.CheckpointManager(run, **made_with) as manager:
         try:
             manager.restore(number)
-        except ValueError:
+        except (ValueError, FileNotFoundError):
             return False
         return True
+
+
+def _registry(items):
+    registry = ocp.handlers.DefaultCheckpointHandlerRegistry()
+    arguments = {
+        "a": ocp.args.StandardRestore,
+        "b": ocp.args.PyTreeRestore,
+        "j": ocp.args.JsonRestore,
+    }
+    for name in items:
+        registry.add(name, arguments[name], HANDLERS[name]())
+    return registry
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_which_managers_need_it_is_what_is_said(tmp_path, layout):
+    """It was said of all: "a manager's `restore(step)` alone fails"."""
+    items = LAYOUTS[layout]
+    run = _run(tmp_path / "run", items)
+    (run / "2" / FILE).unlink()
+    handlers = {name: HANDLERS[name]() for name in items}
+    assert _is_restored(run, 2, item_handlers=handlers)
+    assert _is_restored(run, 2, handler_registry=_registry(items))
+    assert not _is_restored(run, 2)
+    assert not _is_restored(run, 2, item_names=tuple(items))
+    if len(items) > 1:
+        assert not _is_restored(run, 2, item_handlers={"a": HANDLERS["a"]()})
+
+
+def test_of_a_single_item_without_a_name_the_same_holds(surgery, tmp_path):
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        manager.save(2, args=ocp.args.StandardSave(TREE))
+        manager.wait_until_finished()
+    (tmp_path / "run" / "2" / FILE).unlink()
+    assert not _is_restored(tmp_path / "run", 2)
+    assert _is_restored(tmp_path / "run", 2, item_handlers=ocp.StandardCheckpointHandler())
+    assert SAID in " ".join(surgery("inspect", tmp_path / "run").out.split())
+
+
+@pytest.mark.parametrize("beside", ["an item", "an empty folder"])
+def test_of_folders_beside_the_items_on_record_it_is_said_what_handlers_do(
+    surgery, tmp_path, beside
+):
+    run = _run(tmp_path / "run", LAYOUTS["one tree"])
+    if beside == "an item":
+        shutil.copytree(run / "2" / "a", run / "2" / "b")
+    else:
+        (run / "2" / "b").mkdir()
+    handlers = {name: HANDLERS[name]() for name in "ab"}
+    assert not _is_restored(run, 2)
+    is_restored = _is_restored(run, 2, item_handlers=handlers)
+    assert is_restored is (beside == "an item")
+    told = " ".join(surgery("verify", run).out.split())
+    assert "that `_CHECKPOINT_METADATA` names" in told
+    assert (SAID in told) is is_restored
+    assert ("a manager's `restore(step)` alone fails" in told) is not is_restored
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

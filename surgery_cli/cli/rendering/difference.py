@@ -15,7 +15,7 @@ from surgery_cli.cli.rendering.series import (
 from surgery_cli.console.page import Cell, Page, Row
 from surgery_cli.console.printable import shown_path
 from surgery_cli.reports import Change, Difference
-from surgery_cli.words.lists import listed
+from surgery_cli.words.lists import listed, no_leaf_in_both
 from surgery_cli.words.quantities import counted, leaves_text, number_text
 from surgery_cli.words.series import Series
 
@@ -107,6 +107,8 @@ def _render_agreement(document: Difference, page: Page) -> None:
     for side, items in (("a", document.items_only_in_a), ("b", document.items_only_in_b)):
         if items:
             page.line(Cell(f"only {side} has {listed(items, 5)}", "doubtful"))
+    if document.items_apart:
+        page.line(Cell(no_leaf_in_both(map(shown_path, document.items_apart)), "doubtful"))
 
 
 def _counted(changes: Sequence[Change], alone: int = 0) -> str:

@@ -44,7 +44,7 @@ from surgery_cli.store.locate.foreign_files import (
 from surgery_cli.store.locate.lfs_pointers import is_pointer, pointer
 from surgery_cli.store.locate.steps import checkpoints_in
 from surgery_cli.store.orbax.sidecars import AGGREGATE
-from surgery_cli.store.orbax.unmerged import unmerged
+from surgery_cli.store.orbax.unmerged import holds_data, unmerged
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.words.lists import quoted
 
@@ -232,7 +232,7 @@ def describe_directory(listing: Listing) -> CheckpointError:
         what = f"'{path}' is a TensorFlow {'SavedModel' if 'saved_model.pb' in files else 'checkpoint'}"
         why = READ_FORMATS
         fix = TENSORFLOW_HELP
-    elif "d" in listing.folders or any(n.startswith("ocdbt.") for n in listing.folders):
+    elif holds_data(listing):
         if (error := unmerged(path)) is not None:
             return error
         what = f"'{path}' holds a store's data without its 'manifest.ocdbt'"

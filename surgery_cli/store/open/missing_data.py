@@ -7,11 +7,11 @@ from pathlib import Path
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import Listing
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
-from surgery_cli.store.orbax.btree import PROCESS_PREFIX
 from surgery_cli.store.orbax.btree_nodes import MANIFEST
 from surgery_cli.store.orbax.sidecars import AGGREGATE, METADATA, Sidecars
-from surgery_cli.store.orbax.unmerged import unmerged
+from surgery_cli.store.orbax.unmerged import holds_data, unmerged
 from surgery_cli.tree.paths import LeafPath, stored_name
 
 _CUT_SHORT = "the save or a copy was cut short; copy it again from where it is whole"
@@ -105,6 +105,4 @@ def _lacks_manifest(directory: Path, sidecars: Sidecars) -> bool:
     declared = (sidecars.metadata or {}).get("use_ocdbt")
     if declared is not None:
         return bool(declared)
-    return any(
-        name == "d" or name.startswith(PROCESS_PREFIX) for name in filesystem.names(directory)
-    )
+    return holds_data(Listing.of(directory))

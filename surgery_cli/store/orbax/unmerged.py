@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from shlex import quote
+from typing import Final
 
 from surgery_cli.errors import CheckpointError, UnseenError
 from surgery_cli.store import filesystem
-from surgery_cli.store.orbax.btree import DATA_FOLDERS, PROCESS_PREFIX, Survey
+from surgery_cli.store.filesystem.listing import Listing
+from surgery_cli.store.orbax.btree import DATA_FOLDERS, DONOR_PREFIX, PROCESS_PREFIX, Survey
 from surgery_cli.store.orbax.btree_nodes import MANIFEST
 from surgery_cli.store.orbax.extents import Extent
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, parse
 from surgery_cli.words.lists import quoted
+
+DATA_FILE: Final = re.compile("[0-9a-f]{32}")
+"""How TensorStore, and this program, call a file of values and nodes."""
+
+
+def holds_files(folder: Path, named: re.Pattern[str]) -> bool:
+    """True for a folder in which such a file stands: a checkpoint may be called ``d``, too, and has others."""
+    entries = filesystem.entries_if_any(folder)
+    return any(not one.is_folder and named.match(one.name) for one in entries)
+
+
+def holds_data(listing: Listing) -> bool:
+    """True if data of a database stand in a directory, or databases that processes wrote, whatever else does."""
+    if any(name.startswith((PROCESS_PREFIX, DONOR_PREFIX)) for name in listing.folders):
+        return True
+    return any(
+        name in listing.folders and holds_files(listing.path / name, DATA_FILE)
+        for name in DATA_FOLDERS
+    )
 
 
 def unmerged(directory: Path) -> CheckpointError | None:
