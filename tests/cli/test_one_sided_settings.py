@@ -88,6 +88,43 @@ def test_what_the_other_side_has_is_said_not_to_be_known(
 
 
 @pytest.mark.parametrize("is_there", [True, False])
+@pytest.mark.parametrize("is_named", [True, False])
+@pytest.mark.parametrize("factory", ["adam", "nadam", "radam", "lamb"])
+def test_steps_under_another_decay_are_told_of_those_that_take_them(
+    surgery, tmp_path, factory, is_named, is_there
+):
+    """Adam's formula was used for RAdam and LAMB: 0.18 where they took 0.02 and 1.0."""
+    make = getattr(optax, factory)
+    stored, plain = optax.inject_hyperparams(make)(1e-2, b2=0.9), make(1e-2)
+    there, here = (stored, plain) if is_there else (plain, stored)
+    options = ("--optimizer-kind", factory) if is_named else ()
+    note, _, state = grafted(surgery, tmp_path, trained(here), trained(there), *options)
+    told = re.search(r"(if it is Adam, )?the next steps are (\S+) times as large", note)
+    if not is_named:
+        assert told[1]
+    elif factory in ("radam", "lamb"):
+        assert told is None
+    else:
+        ratio = step_of_b(here, state) / step_of_b(there, trained(there))
+        assert not told[1]
+        np.testing.assert_allclose(float(told[2]), ratio, rtol=0.06)
+
+
+def test_of_what_may_be_the_default_of_another_kind_no_default_is_said(surgery, tmp_path):
+    """AdaBelief's own `eps_root` was said to differ from the default of optax, which was Adam's."""
+    stored = optax.inject_hyperparams(optax.adabelief)(1e-2, b2=0.99)
+    note, _, _ = grafted(surgery, tmp_path, trained(optax.adabelief(1e-2)), trained(stored))
+    assert "default of optax" not in re.search(r"'\S*eps_root'[^;]*", note)[0]
+
+
+def test_what_steps_alone_go_by_is_nothing_by_which_slots_go(surgery, tmp_path):
+    here, there = (optax.inject_hyperparams(optax.adam)(1e-2, eps=eps) for eps in (1e-8, 1e-3))
+    note, policies, _ = grafted(surgery, tmp_path, trained(here), trained(there))
+    assert policies == {"donor"}
+    assert "hyperparams/eps' is 0.001 there and 1e-08 here" in note
+
+
+@pytest.mark.parametrize("is_there", [True, False])
 def test_a_setting_without_a_default_is_said_as_well(surgery, tmp_path, is_there):
     stored = optax.inject_hyperparams(optax.sgd)(1e-2, momentum=0.5)
     there, here = (stored, optax.sgd(1e-2, 0.9)) if is_there else (optax.sgd(1e-2, 0.9), stored)

@@ -48,14 +48,14 @@ def made(factory):
 
 
 @functools.cache
-def training(factory):
+def training(factory, gradients=0.01):
     tx = made(factory)
     start = {name: {"w": jnp.linspace(-1.0, 1.0, 12).reshape(3, 4)} for name in "ab"}
 
     def step(key, carry):
         params, state = carry
         noise = jax.random.normal(key, (3, 4))
-        grads = jax.tree.map(lambda _: 0.01 + 0.001 * noise, params)
+        grads = jax.tree.map(lambda _: gradients * (1 + 0.1 * noise), params)
         updates, state = tx.update(grads, state, params)
         return jnp.sqrt(jnp.mean(updates["b"]["w"] ** 2)), (
             optax.apply_updates(params, updates),
@@ -77,8 +77,8 @@ def training(factory):
 
 
 @functools.cache
-def trained(factory, steps):
-    params, state = training(factory)[0](steps)
+def trained(factory, steps, gradients=0.01):
+    params, state = training(factory, gradients)[0](steps)
     return {"params": params, "opt_state": state}
 
 
@@ -149,6 +149,17 @@ def test_under_another_count_the_told_size_is_what_optax_takes(
         np.testing.assert_allclose(told, ratio, rtol=WITHIN)
     else:
         assert 1 / 1.15 < ratio < 1.15
+
+
+@pytest.mark.parametrize("gradients", [1e-4, 1e-3, 1.0])
+@pytest.mark.parametrize("factory", sorted({factory for factory, _ in UNDER_ANOTHER_COUNT}))
+def test_the_size_that_is_told_is_that_of_large_gradients_and_of_small_ones(factory, gradients):
+    """Yogi adds a thousandth to the root of its squares, beside which those of small gradients are nothing."""
+    ratios = []
+    for one in (0.01, gradients):
+        state, sizes = trained(factory, MANY, one), training(factory, one)[1]
+        ratios.append(sizes(counted(state, FEW))[0] / sizes(state)[0])
+    np.testing.assert_allclose(*ratios, rtol=WITHIN)
 
 
 @pytest.mark.parametrize(("factory", "kind"), CORRECTED)

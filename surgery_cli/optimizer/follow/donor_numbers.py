@@ -62,9 +62,8 @@ class Shared(msgspec.Struct, frozen=True):
         """Both numbers in words."""
         if self.theirs is None or self.ours is None:
             return f"the values of '{self.path}', by which they go, are not compared"
-        return (
-            f"'{self.path}', by which they go, is {self.theirs:.4g} there and {self.ours:.4g} here"
-        )
+        they_go = "" if self.name in AFTERWARDS else ", by which they go,"
+        return f"'{self.path}'{they_go} is {self.theirs:.4g} there and {self.ours:.4g} here"
 
 
 def shared_numbers(

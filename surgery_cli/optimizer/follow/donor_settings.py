@@ -21,8 +21,9 @@ from surgery_cli.optimizer.follow.donor_numbers import (
     number_of,
 )
 from surgery_cli.optimizer.follow.states import States
+from surgery_cli.optimizer.knowledge.adam_steps_of import UNDER_ANOTHER_DECAY, whose_steps
 from surgery_cli.optimizer.knowledge.usual_decays import decay_arguments
-from surgery_cli.optimizer.knowledge.usual_settings import usual_setting
+from surgery_cli.optimizer.knowledge.usual_settings import is_usual_elsewhere, usual_setting
 from surgery_cli.tree.paths import LeafPath
 
 _MOST = 1.1
@@ -34,7 +35,8 @@ class OneSided(msgspec.Struct, frozen=True):
 
     ``stored`` is None where it is not one number. ``tried`` is what a trial of the optimizer showed of the checkpoint
     that is edited. ``usual`` is optax's default, which ``is_sure`` unless factories differ; ``is_decay`` says that the
-    number is one, and ``steps`` how large the next steps are with the default, in those of the donor.
+    number is one, and ``steps`` how large the next steps are with the default, in those of the donor, under a
+    ``condition``.
     """
 
     path: LeafPath
@@ -46,6 +48,7 @@ class OneSided(msgspec.Struct, frozen=True):
     is_sure: bool = True
     is_decay: bool = False
     steps: float | None = None
+    condition: str = ""
 
     @property
     def because(self) -> str:
@@ -78,7 +81,8 @@ class OneSided(msgspec.Struct, frozen=True):
             return f"{usual} the steps are not those of there"
         if self.steps is None or 1 / _MOST < self.steps < _MOST:
             return f"{usual} they are forgotten at another rate than there"
-        return f"{usual} the next steps are {self.steps:.2g} times as large as there, of gradients that stay the same"
+        steps = f"{self.condition}the next steps are {self.steps:.2g} times as large as there"
+        return f"{usual} {steps}, of gradients that stay the same"
 
     def _is_stored(self, known: float) -> bool:
         """True if a default, or a decay that a trial showed, is the stored number; decays forget as fast."""
@@ -136,16 +140,25 @@ def _with_default(setting: OneSided, slot: Slot, clocks: Sequence[Clocked]) -> O
         usual = usual_setting(setting.name, slot.kinds, slot.factory)
         if usual is None:
             return setting
-        return msgspec.structs.replace(setting, usual=usual.number, is_sure=usual.is_sure)
+        number = setting.stored
+        is_of_another = (
+            not slot.factory
+            and number is not None
+            and is_usual_elsewhere(setting.name, number, slot.kinds)
+        )  # which is said where it is not the default of this kind
+        is_sure = usual.is_sure and not is_of_another
+        return msgspec.structs.replace(setting, usual=usual.number, is_sure=is_sure)
     if arguments[slot.is_second_moment].name != setting.name:
         return setting
     default = arguments[slot.is_second_moment].default
+    condition = whose_steps(slot.kinds, slot.factory, UNDER_ANOTHER_DECAY)
     return msgspec.structs.replace(
         setting,
         tried=slot.decay if setting.is_there else None,
         usual=default,
         is_decay=True,
-        steps=_steps(setting, default, slot, clocks),
+        steps=None if condition is None else _steps(setting, default, slot, clocks),
+        condition=condition or "",
     )
 
 
@@ -155,7 +168,7 @@ def _steps(setting: OneSided, usual: float, slot: Slot, clocks: Sequence[Clocked
     decay = setting.stored
     if clock is None or clock.ours is None or clock.theirs is None or decay is None:
         return None
-    if not 0 <= decay < 1 or "adam" not in slot.kinds or slot.power not in (-1, -2):
+    if not 0 <= decay < 1 or slot.power not in (-1, -2):
         return None
     of_there, of_here = (decay, usual) if setting.is_there else (usual, decay)
     gathered = 1 - of_there ** max(clock.theirs, 0)  # of gradients that stay the same

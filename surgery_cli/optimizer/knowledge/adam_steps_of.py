@@ -16,14 +16,17 @@ UNDER_ANOTHER_COUNT: Final = frozenset(
     {
         *_OF_ADAM, *_RMSPROP, ("acprop", "adabelief"), ("adabelief", "adabelief"), ("ademamix", "ademamix"),
         ("scale_by_acprop", "adabelief"), ("scale_by_ademamix", "ademamix"), ("scale_by_belief", "adabelief"),
-        ("scale_by_yogi", "yogi"), ("yogi", "yogi"),
     }
 )  # fmt: skip
 """Factories, with the kind of their state, whose next steps under another count are as much larger as Adam's are.
 
-RAdam rectifies by the count, LAMB divides by the norm of what comes, Adamax and AMSGrad keep the largest, and
-Adan and the simplified AdEMAMix weigh other moments.
+RAdam rectifies by the count, Yogi adds 1e-3 to the root of what it corrects, beside which small gradients are nothing,
+LAMB divides by the norm of what comes, Adamax and AMSGrad keep the largest, and Adan and the simplified AdEMAMix weigh
+other moments.
 """
+
+UNDER_ANOTHER_DECAY: Final = frozenset(_OF_ADAM)
+"""Those whose next steps are as much larger as Adam's are where one side has another decay."""
 
 AFTER_A_RESTART: Final = frozenset({*_OF_ADAM, *_RMSPROP})
 """Those whose steps are as many learning rates large as Adam's once moments restart under a count that goes on."""

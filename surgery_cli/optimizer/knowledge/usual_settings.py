@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from surgery_cli.optimizer.knowledge.defaults import DEFAULTS
@@ -31,3 +32,15 @@ def usual_setting(name: str, kinds: tuple[str, ...], factory: str = "") -> Usual
     makers = [factory] if factory else every_factory_of(kinds)
     found = [defaults[name] for maker in makers if name in (defaults := DEFAULTS.get(maker, {}))]
     return Usual(found[0], len(set(found)) == 1) if found else None
+
+
+def is_usual_elsewhere(name: str, number: float, kinds: tuple[str, ...]) -> bool:
+    """True if some factory whose state may be one of these kinds has this number as the default of a setting.
+
+    >>> is_usual_elsewhere("eps_root", 1e-16, ("adam", "adabelief")), is_usual_elsewhere("eps_root", 1e-16, ("adam",))
+    (True, False)
+    """
+    found = (DEFAULTS.get(maker, {}).get(name, math.nan) for maker in every_factory_of(kinds))
+    return any(
+        math.isclose(number, one, rel_tol=1e-6) for one in found
+    )  # it is stored as a float32
