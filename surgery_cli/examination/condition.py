@@ -21,10 +21,11 @@ from surgery_cli.examination.places import Kind, Place, inside
 from surgery_cli.examination.rescue_advice import NOTHING_WHOLE, beside, new_place, with_rescue
 from surgery_cli.examination.states import Condition, State
 from surgery_cli.proof.damaged_text import json_object
+from surgery_cli.proof.file_marks import another_or_damaged
 from surgery_cli.proof.metadata_files import handlers_of, metadata_faults, restore_notes
 from surgery_cli.proof.on_record import lost_trees
 from surgery_cli.proof.own_record import foreign_record
-from surgery_cli.proof.sealed_files import seen_since_sealed
+from surgery_cli.proof.sealed_files import seen_since_recorded, seen_since_sealed
 from surgery_cli.proof.step_metadata_file import lacks_step_metadata
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import claim_of, is_committed, lock_around, lock_of
@@ -139,6 +140,8 @@ def _opened(place: Place, seen: Footprint) -> Condition:
         why.append("there is no `_METADATA`: arrays' names alone tell what the tree was")
     dead = checkpoint.dead_bytes
     todo = ""
+    if not why and (changed := _changed(checkpoint, place, seen)) is not None:
+        return changed
     if unlike := seen_since_sealed(checkpoint):
         why += unlike
         todo = f"`surgery verify {quote(str(place.path))}` says all that is not as it is on record"
@@ -162,6 +165,24 @@ def _opened(place: Place, seen: Footprint) -> Condition:
         dead_bytes=dead,
         why=why,
         todo=todo,
+    )
+
+
+def _changed(checkpoint: Checkpoint, place: Place, seen: Footprint) -> Condition | None:
+    """The condition of what opens, and is not as the record beside it says; None of others."""
+    seen_so = ""
+    with suppress(CheckpointError):  # a damaged record is damage
+        seen_so = seen_since_recorded(checkpoint)
+    if not seen_so:
+        return None
+    error = another_or_damaged(checkpoint, seen_so).problems[0]
+    return Condition(
+        place=place,
+        state=State.CHANGED,
+        seen=seen,
+        leaves=len(checkpoint.tree),
+        why=[f"{error.what}: {error.why}"],
+        todo=error.fix,
     )
 
 

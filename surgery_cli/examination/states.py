@@ -21,6 +21,8 @@ class State(StrEnum):
     """It does not look whole, and somebody changed it a moment ago."""
     UNFINISHED = "unfinished"
     DAMAGED = "damaged"
+    CHANGED = "changed"
+    """It reads, and is not as the record beside it says: damaged since, or something else was saved there."""
     LEFTOVER = "leftover"
     UNREADABLE = "unreadable"
     """The system does not let this user look at it, or a limit does not: whether it is whole cannot be told."""

@@ -19,13 +19,9 @@ from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.errors import CheckpointError, Problem, UnseenError
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.regular_files import refuse_special
-from surgery_cli.proof.file_marks import of_its_file
+from surgery_cli.proof.file_marks import refuse_other_file
 from surgery_cli.proof.record_parts import FileBlocks, Run
-from surgery_cli.proof.record_places import (
-    own_record_path,
-    record_path,
-    trees_of_step,
-)
+from surgery_cli.proof.record_places import own_record_path, record_path, trees_of_step
 from surgery_cli.proof.surgery_json import Record, decoded, tree_front
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import unreadable
@@ -40,18 +36,25 @@ _OF_A_RUN: Final = ("written", "draft", "source_fingerprint")
 
 
 def read_record(
-    checkpoint: Checkpoint, *, of_all: bool = False, damage: list[Problem] | None = None
+    checkpoint: Checkpoint,
+    *,
+    of_all: bool = False,
+    of_any: bool = False,
+    damage: list[Problem] | None = None,
 ) -> Record | None:
     """What is on record of the chosen trees, or ``of_all`` trees of the step, in keys of the step as it is now.
 
     Where several records are about them, it is that of the latest run, with the others in its history. ``damage``
-    takes what is wrong with those of items, and the others count.
+    takes what is wrong with those of items, and the others count. ``of_any`` takes the record that stands beside a file
+    also where that is not what it was by then.
 
     Raises:
-        CheckpointError: a record cannot be read, or is damaged.
+        CheckpointError: a record cannot be read, or is damaged; or a file is not what its record is of.
     """
     asked = _asked(checkpoint, of_all=of_all)
     step, own = _records(checkpoint, asked, damage)
+    if not of_any:
+        refuse_other_file(step, checkpoint)
     return _together(step, own, asked) if own else step
 
 
@@ -73,7 +76,7 @@ def _records(
     checkpoint: Checkpoint, asked: Sequence[str], damage: list[Problem] | None
 ) -> tuple[Record | None, dict[str, Record]]:
     """The record of the step, and those of items that it does not know, in keys of the step as it is now."""
-    step = of_its_file(record_at(record_path(checkpoint)), checkpoint)
+    step = record_at(record_path(checkpoint))
     now = trees_of_step(checkpoint)
     own: dict[str, Record] = {}
     for name in asked:
@@ -91,7 +94,7 @@ def _records(
 
 def lost_trees(checkpoint: Checkpoint) -> list[str]:
     """Trees that are on record of a step, and not in it."""
-    record = of_its_file(record_at(record_path(checkpoint)), checkpoint)
+    record = record_at(record_path(checkpoint))
     return [] if record is None else lost_among(record, trees_of_step(checkpoint))
 
 
@@ -189,9 +192,7 @@ def _together(step: Record | None, own: Mapping[str, Record], asked: Sequence[st
         runs.append(step)
     last = max(own.values(), key=attrgetter("written"))  # the step's would know of it
     others = (entry for one in runs if one is not last for entry in entries(one))
-    known = (
-        own.values() if step is None else [*own.values(), step]
-    )  # the step's own has the last word
+    known = [*own.values(), *([] if step is None else [step])]  # the step's has the last word
     fronts = tuple(_folder(name) for name, record in own.items() if record.files)
     files, pieces = dict[str, str](), dict[str, FileBlocks]()
     for one in known:

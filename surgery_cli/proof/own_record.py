@@ -29,7 +29,7 @@ def not_of_record(checkpoint: Checkpoint, record: Record) -> str:
         return ""
     named: dict[str, list[LeafSpec]] = {}
     for path, text in checkpoint.tree.texts.items():
-        for name in _names(path, text):
+        for name in names_of(path, text):
             named.setdefault(name, []).append(checkpoint.tree[path])
     # of trees that are gone it is said that they are
     lost = tuple(f"{LeafPath((name,))}/" for name in lost_trees(checkpoint))
@@ -53,7 +53,7 @@ def not_of_record(checkpoint: Checkpoint, record: Record) -> str:
     return f"the last run on record has written other leaves: {'; '.join(apart)}" if apart else ""
 
 
-def _names(path: LeafPath, text: str) -> Iterable[str]:
+def names_of(path: LeafPath, text: str) -> Iterable[str]:
     """How records have named a leaf: as it is shown, or spelled out where others are shown alike."""
     if is_plain(text) and text.count("/") == len(path) - 1:
         return (text,)
@@ -92,7 +92,7 @@ def record_to_seal(checkpoint: Checkpoint, *, anew: bool) -> Record | None:
     Raises:
         CheckpointError: it cannot be read, or tells of another checkpoint.
     """
-    record = read_record(checkpoint, of_all=True)
+    record = read_record(checkpoint, of_all=True, of_any=anew)
     if record is not None and not anew:
         check_own_record(checkpoint, record, "; `--anew` records what is there now")
     return record

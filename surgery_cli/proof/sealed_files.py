@@ -7,10 +7,12 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from surgery_cli.errors import CheckpointError, Problem, UnseenError
+from surgery_cli.proof.file_marks import BY_ITS_MARK, is_its_file, stands_beside
 from surgery_cli.proof.files import file_digests, files_of
 from surgery_cli.proof.on_record import read_record, sealed_within
 from surgery_cli.proof.record_places import own_record_path, record_path, recorded_place
 from surgery_cli.proof.step_metadata_file import folders_beside
+from surgery_cli.proof.surgery_json import Record
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import is_tree
 from surgery_cli.store.filesystem.names import is_leftover
@@ -63,16 +65,32 @@ def present_files(
     }
 
 
+def seen_since_recorded(checkpoint: Checkpoint) -> str:
+    """What a look shows to be no more as the record beside a checkpoint says, which may be of what stood there before.
+
+    Raises:
+        CheckpointError: the record cannot be read.
+    """
+    record = read_record(checkpoint, of_any=True) if stands_beside(checkpoint) else None
+    if record is not None and is_its_file(record, checkpoint) is False:
+        return BY_ITS_MARK
+    return "" if record is None else "; ".join(_seen_since_sealed(checkpoint, record))
+
+
 def seen_since_sealed(checkpoint: Checkpoint) -> list[str]:
     """What names and sizes show to be no more as it was sealed, or that the record itself is not; no file is read."""
     try:
-        record = read_record(checkpoint)
+        record = read_record(checkpoint, of_any=True)
     except UnseenError:
         raise
     except CheckpointError as error:
         problem = error.problems[0]
         return [f"{problem.what}: {problem.why}"]
-    if record is None or not record.files:
+    return [] if record is None else _seen_since_sealed(checkpoint, record)
+
+
+def _seen_since_sealed(checkpoint: Checkpoint, record: Record) -> list[str]:
+    if not record.files:
         return []
     files = files_of(recorded_place(checkpoint))
     found = [f"`{key}` is gone since it was sealed" for key in record.files if key not in files]

@@ -67,8 +67,9 @@ class Record(msgspec.Struct, kw_only=True, frozen=True, dict=True):
     """All that was read, and what the result was held against, with what tells each from another that came in its
     place since, by name. Unset in records of before, and of what no plan has made."""
     of_file: str | UnsetType = UNSET
-    """Of a file by itself, SHA-256 over its size and samples of it: another one, saved over it, has another record.
-    Unset of folders, in buckets, and in records of before."""
+    """Of a file by itself, SHA-256 over its size and samples of it, or the MD5 that Google's service tells: where it
+    does not agree, the file was damaged since, or another saved over it. Unset of folders, in other buckets, and in
+    records of before."""
     stands: dict[str, str] | UnsetType = UNSET
     """Of what `--resume` has made, every other file of the step or file, relative to it: how many bytes it has, and of
     a small one on a disk the SHA-256, or the MD5 that Google's service tells. Whether the run is done already is told

@@ -11,7 +11,8 @@ class ExaminedPlace(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tru
     """A thing in a run directory.
 
     ``state`` is ``whole``, ``writing`` (somebody is seen to write or remove it), ``unsettled`` (not whole, and changed
-    a moment ago), ``unfinished``, ``damaged``, ``leftover``, ``unreadable`` or ``apart`` (nothing that a run needs).
+    a moment ago), ``unfinished``, ``damaged``, ``changed`` (not as the record beside it says), ``leftover``,
+    ``unreadable`` or ``apart`` (nothing that a run needs).
     """
 
     path: str
@@ -62,5 +63,5 @@ class Examination(Noted, kw_only=True, frozen=True):
         return 1 if any(self.counts.get(state) for state in FINDINGS) else 0
 
 
-FINDINGS = ("unsettled", "unfinished", "damaged", "leftover")
+FINDINGS = ("unsettled", "unfinished", "damaged", "changed", "leftover")
 """States that ask for a person."""

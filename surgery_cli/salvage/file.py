@@ -91,7 +91,8 @@ class BrokenFile:
         """As ``BrokenItem.leaves``."""
         found = {}
         for path, leaf in self.found.leaves.items():
-            found[path] = of_file(path, {}, leaf, recorded.get(path), memory_bytes)
+            known = recorded.get(path)
+            found[path] = of_file(path, {}, leaf, known, memory_bytes, is_beside=True)
             read(0 if leaf.spec is None else leaf.spec.bytes)
         return found
 

@@ -14,6 +14,7 @@ from surgery_cli.store.orbax.sidecars import Entry
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
+_SAVED_SINCE: Final = "something else was saved there after its record was written"
 OTHER_VALUES: Final = "it decodes, and its values are not those of the digest on record"
 
 
@@ -33,9 +34,19 @@ def of_text(path: LeafPath, entry: Entry, text: str | None, known: LeafDigest | 
 
 
 def of_file(
-    path: LeafPath, entry: Entry, leaf: FileLeaf, known: LeafDigest | None, memory_bytes: int
+    path: LeafPath,
+    entry: Entry,
+    leaf: FileLeaf,
+    known: LeafDigest | None,
+    memory_bytes: int,
+    *,
+    is_beside: bool = False,
 ) -> SavedLeaf:
-    """A leaf that a file of leaves declares; its values are read."""
+    """A leaf that a file of leaves declares; its values are read.
+
+    ``is_beside``: its digest stands beside the file, and may be of what stood there before. Values of another digest
+    are damaged then, or were saved since, as they surely were where a checksum holds.
+    """
     if leaf.spec is None or leaf.read is None:
         return lost(path, entry, leaf.why, leaf.spec)
     spec = leaf.spec
@@ -56,7 +67,9 @@ def of_file(
     except CheckpointError as error:
         return lost(path, entry, error.problems[0].why, spec)
     if known is not None and digest != known:
-        return lost(path, entry, OTHER_VALUES, spec)
+        if not is_beside:
+            return lost(path, entry, OTHER_VALUES, spec)
+        known, assumes = None, None if leaf.has_checksum else leaf.assumes or _SAVED_SINCE
     return SavedLeaf(
         path=path,
         entry=entry,

@@ -33,6 +33,7 @@ Assumption: TypeAlias = Literal[
     "nothing before the damage is displaced",
     "what stands behind the damage has its own names",
     "they have the shape and dtype of the leaf that describes them",
+    "something else was saved there after its record was written",
 ]
 """What must be so of what is damaged for a leaf without a checksum to be what was saved; nothing in it shows that."""
 

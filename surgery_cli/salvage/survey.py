@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 import msgspec
 from msgspec import UNSET
@@ -27,6 +28,9 @@ from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.open.file_item import FileItem
 from surgery_cli.store.write.commit_marks import record_beside
 from surgery_cli.tree.paths import LeafPath
+
+_OTHERWISE: Final = ("decodes", "checksum")
+"""What proves a leaf that has another digest on record than its values: only one beside a file is not gone by."""
 
 
 class Survey(msgspec.Struct, frozen=True):
@@ -78,6 +82,8 @@ def survey(
             records[name] = about
         known = _recorded(about, name, item.structure.entries)
         leaves[name] = item.leaves(memory_bytes, known, meter.advance)
+        if any(leaves[name][path].proof in _OTHERWISE for path in known):
+            records.pop("", None)  # what is taken for another save has not its history
     lost = lost_trees(place, items, [name for name in items if not leaves[name]], record)
     others = undecodable_beside(place, memory_bytes) | others_unlike_seal(place, record)
     return Survey(place, items, leaves, counted_items(place, lost, others, record), fault, records)

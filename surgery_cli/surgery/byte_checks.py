@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -70,7 +70,8 @@ def check_bytes(
     if allow_non_finite:
         notes += _named("NaN", {text: one.non_finite.nan for text, one in counts.items()})
     notes += _named("infinite values", infinite)
-    of_files = file_findings(files, chosen.files, expected, listener) if expected.files else []
+    of_files = file_findings(files, chosen.files, expected, listener) or [*expected.seen]
+    notes += _doubts(expected, seen, of_files)
     findings += of_files + _folder_findings(checkpoint, expected)
     findings += _item_findings(beside)
     if sample is not None and has_side_values(checkpoint):
@@ -97,6 +98,14 @@ def check_bytes(
         notes=notes,
         spellings=spellings(document_names(checkpoint.tree.texts)),
     )
+
+
+def _doubts(
+    expected: Expected, seen: LeafChecks, of_files: Sequence[reports.Finding]
+) -> list[Note]:
+    """What is said where something is not as on record, which may be of what stood there before."""
+    is_said = expected.doubt and (seen.differs or of_files)
+    return [Consequence(DocsPage.CHECKED_BY_VERIFY, expected.doubt)] if is_said else []
 
 
 def _files(checkpoint: Checkpoint, expected: Expected) -> Mapping[str, Path]:

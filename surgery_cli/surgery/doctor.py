@@ -20,6 +20,8 @@ from surgery_cli.examination.rescue_advice import NOT_SEARCHED, NOTHING_WHOLE, n
 from surgery_cli.examination.states import Condition, State
 from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import BucketPath, path_at
+from surgery_cli.proof.file_marks import WHICH_OF_BOTH, said_of_both, stands_beside
+from surgery_cli.proof.on_record import read_record
 from surgery_cli.salvage.glance import could_fill
 from surgery_cli.salvage.opening import opened
 from surgery_cli.salvage.steps import named_in_run, step_named
@@ -30,7 +32,9 @@ from surgery_cli.store.filesystem.listing import Listing, reads
 from surgery_cli.store.locate.refusals import missing
 from surgery_cli.store.locate.step_formats import formats_text, step_formats
 from surgery_cli.store.locate.steps import find_steps
+from surgery_cli.surgery.expected_digests import FILE_CHANGED
 from surgery_cli.surgery.file_checks import ADDED, ADDED_FOLDER
+from surgery_cli.surgery.leaf_checks import OF_ANOTHER
 from surgery_cli.surgery.open_ends import settings_read
 from surgery_cli.surgery.rescue import rescue
 from surgery_cli.surgery.verify import verify
@@ -152,7 +156,7 @@ def _read(
 ) -> reports.ExaminedPlace:
     """The row after every leaf was read."""
     path = found.place.path
-    if row.state == State.WHOLE:
+    if row.state in (State.WHOLE, State.CHANGED):
         try:
             return _verified(row, path, memory_bytes, listener, say)
         except NotPermittedError as error:
@@ -188,6 +192,9 @@ def _verified(
         f"{one.path}: {one.what}{f' ({one.detail})' if one.detail else ''}"
         for one in verdict.findings
     ]
+    if (both := _said_of_both(path, verdict.findings)) is not None:
+        said, todo = both
+        return replace(row, **counts, state=str(State.CHANGED), why=[said, *why], todo=todo)
     bad = {one.path for one in verdict.findings if one.about is reports.Subject.LEAF}
     return replace(
         row,
@@ -197,6 +204,21 @@ def _verified(
         todo=_todo(verdict.findings, quote(str(path))),
         whole_leaves=None if row.leaves is None else row.leaves - len(bad),
     )
+
+
+_OF_ANOTHER: Final = OF_ANOTHER | {FILE_CHANGED, "record"}
+
+
+def _said_of_both(path: Path, findings: Sequence[reports.Finding]) -> tuple[str, str] | None:
+    """What is said, and to be done, of what reads and is not as the record beside it says; None of other findings."""
+    if any(one.what not in _OF_ANOTHER for one in findings):
+        return None
+    with suppress(SurgeryError):
+        checkpoint = opened(str(path))
+        if stands_beside(checkpoint) and read_record(checkpoint, of_any=True) is not None:
+            said, ways = said_of_both(checkpoint)
+            return f"{said}: {WHICH_OF_BOTH}", ways
+    return None  # of a damaged record
 
 
 def _todo(findings: Sequence[reports.Finding], path: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -17,6 +18,13 @@ from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.regular_files import refuse_special
+from surgery_cli.proof.file_marks import (
+    BY_ITS_MARK,
+    WHICH_OF_BOTH,
+    is_its_file,
+    said_of_both,
+    stands_beside,
+)
 from surgery_cli.proof.files import ITSELF
 from surgery_cli.proof.on_record import chosen_digests, in_keys_of, read_record, sealed_within
 from surgery_cli.proof.own_record import not_of_record
@@ -38,6 +46,8 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 from surgery_cli.tree.spelling import decode
 from surgery_cli.words.quantities import counted
+
+FILE_CHANGED: Final = "file changed"
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +72,10 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     """What the digests do not name is a finding."""
     damage: Sequence[reports.Finding] = ()
     """What is wrong with the record that they should stand in."""
+    seen: Sequence[reports.Finding] = ()
+    """What a look shows not to be as on record, whatever digests say."""
+    doubt: str = ""
+    """What is said where something is not as on record, and the record may be of what stood there before."""
 
 
 def on_record(checkpoint: Checkpoint) -> Expected:
@@ -70,7 +84,7 @@ def on_record(checkpoint: Checkpoint) -> Expected:
     damage: list[Problem] = []
     record: Record | None = None
     try:
-        record = read_record(checkpoint, damage=damage)
+        record = read_record(checkpoint, of_any=True, damage=damage)
     except UnseenError:
         raise
     except CheckpointError as error:
@@ -89,8 +103,21 @@ def on_record(checkpoint: Checkpoint) -> Expected:
         found.append(reports.Finding(name, "record", reports.Subject.RECORD, detail=why))
     if record is not None:
         known = _recorded(checkpoint, record, name)
-        return replace(known, damage=found, sealed_within=sealed_within(checkpoint))
+        known = replace(known, damage=found, sealed_within=sealed_within(checkpoint))
+        return _beside(checkpoint, record, known)
     return Expected(source=f"nothing: {damage[0].what}", damage=found) if found else Expected()
+
+
+def _beside(checkpoint: Checkpoint, record: Record, known: Expected) -> Expected:
+    """The same of a record that stands beside a checkpoint: what is saved over that leaves it."""
+    if not stands_beside(checkpoint):
+        return known
+    seen = []
+    if is_its_file(record, checkpoint) is False:
+        about = reports.Subject.FILE
+        seen = [reports.Finding(ITSELF, FILE_CHANGED, about, detail=BY_ITS_MARK)]
+    said, ways = said_of_both(checkpoint)
+    return replace(known, seen=seen, doubt=f"{said}: {WHICH_OF_BOTH}. {ways}")
 
 
 def manifest(checkpoint: Checkpoint, path: Path) -> Expected:

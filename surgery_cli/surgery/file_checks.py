@@ -13,7 +13,7 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.proof.files import READ_AT_ONCE, READ_BYTES, piece_digest
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import damage_of
-from surgery_cli.surgery.expected_digests import Expected
+from surgery_cli.surgery.expected_digests import FILE_CHANGED, Expected
 from surgery_cli.surgery.sampling import DIGEST_BYTES, Parts
 from surgery_cli.words.lists import listed
 
@@ -62,7 +62,7 @@ def file_findings(
             and (size := filesystem.size(files[key])) != known.bytes
         ):
             said = f"it has {size:,} bytes, and had {known.bytes:,}"
-            findings.append(reports.Finding(key, "file changed", reports.Subject.FILE, detail=said))
+            findings.append(reports.Finding(key, FILE_CHANGED, reports.Subject.FILE, detail=said))
     for key, reads in found.items():
         findings += _judged(key, reads, expected)
     return findings + [
@@ -106,7 +106,7 @@ def _judged(
         return (
             []
             if here == there
-            else [reports.Finding(key, "file changed", reports.Subject.FILE, here, there)]
+            else [reports.Finding(key, FILE_CHANGED, reports.Subject.FILE, here, there)]
         )
     digests, width = expected.file_blocks[key].digests, 2 * DIGEST_BYTES
     other = [
@@ -117,4 +117,4 @@ def _judged(
     if not other:
         return []
     said = f"not what was sealed: {listed(other, _MOST_PIECES)}"
-    return [reports.Finding(key, "file changed", reports.Subject.FILE, detail=said)]
+    return [reports.Finding(key, FILE_CHANGED, reports.Subject.FILE, detail=said)]

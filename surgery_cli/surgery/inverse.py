@@ -24,6 +24,7 @@ from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.write.step_plan import draft_items
+from surgery_cli.surgery.held_history import check_undone
 from surgery_cli.surgery.inverse_proof import differences, is_in_order
 from surgery_cli.surgery.last_run import MOST_NAMED, last_run
 from surgery_cli.surgery.leaf_names import document_names, former_names
@@ -45,6 +46,7 @@ def inverse(source: str, *, options: Options = Options()) -> reports.InversePlan
     with reading(path_at(source)):
         checkpoint = opened(source, step=chosen.step, item=chosen.item)
         record = last_run(checkpoint)
+        check_undone(checkpoint, options.memory_bytes)
         origin = _origin_of(record, checkpoint)
         _check_item(source, checkpoint, record, origin)
         _check_there(record, origin)

@@ -30,6 +30,9 @@ from surgery_cli.words.lists import listed
 
 _MOST_BLOCKS: Final = 4
 
+OF_ANOTHER: Final = frozenset({"values", "shape", "missing"})
+"""What is found of leaves that are whole, where they are held against digests of others."""
+
 
 class _Task(NamedTuple):
     """A leaf to be read, or the one of its blocks that lies in ``window``."""
@@ -93,6 +96,11 @@ class LeafChecks:
                 path = LeafPath(map(decode, key.split("/")))
                 name = path.exact_pattern if str(path) in taken else str(path)
                 self.findings.append(reports.Finding(name, "missing"))
+
+    @property
+    def differs(self) -> bool:
+        """True if a leaf is not as on record, and could be one that was saved over it: it can be read."""
+        return any(found.what in OF_ANOTHER for found in self.findings)
 
     def _tasks(self, path: LeafPath, parts: Parts, looks: Looks[Reading]) -> Iterator[_Task]:
         """The blocks one by one where that decodes nothing twice, or where no more is wanted."""

@@ -21,6 +21,7 @@ from surgery_cli.proof.surgery_json import Record, misfit
 from surgery_cli.salvage.opening import with_rescue
 from surgery_cli.store.filesystem.listing import PassingOver, reading
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.surgery.held_history import sealed_otherwise
 
 
 def log(argument: str, *, step: int | None = None, item: str | None = None) -> reports.History:
@@ -113,6 +114,7 @@ def _entries(checkpoint: Checkpoint, record: Record) -> list[reports.HistoryEntr
         CheckpointError
     ):  # of leaves that cannot be read the record is all that there is
         not_here = not_of_record(checkpoint, record)
+        is_undoable &= not sealed_otherwise(checkpoint, record)
     if len(last_edited) == 1 and len(trees) > 1:
         is_undoable &= last_edited[0] in trees  # the one item is still there
     at = next(n for n, past in enumerate(came) if past is run)

@@ -38,6 +38,7 @@ from surgery_cli.store.write.step_plan import draft_items, plan_items
 from surgery_cli.store.write.strategy import Costs, costs_of_references, is_compact
 from surgery_cli.surgery.expected_digests import Manifests
 from surgery_cli.surgery.exporting import in_format, refuse_settings
+from surgery_cli.surgery.held_history import check_history
 from surgery_cli.surgery.loras_held import LeafLoras
 from surgery_cli.surgery.measured_shapes import Measuring
 from surgery_cli.surgery.memory import Need, check_memory
@@ -132,15 +133,17 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None) -> Prepared:
-    """Resolve a plan against a checkpoint, from metadata alone; ``say`` is told what user code is imported.
+    """Resolve a plan against a checkpoint, from metadata; ``say`` is told what user code is imported.
 
     Raises:
         ContractError: with ``like_init``, that the training script could not restore the result.
         ValueRefusal: a rule of the plan's policy would not hold of it.
+        CheckpointError: something else was saved over the source since its record was written, or it is damaged.
         SurgeryError: everything that is wrong, as far as metadata shows.
     """
     prepared = prepare_to_judge(source, plan, options, say)
     refuse_known_breaches(prepared.draft.checks)
+    check_history(prepared.checkpoint, options.memory_bytes)
     return prepared
 
 

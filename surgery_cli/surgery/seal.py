@@ -207,7 +207,7 @@ def seal_written(
     except CheckpointError as error:
         for path in rest:
             if str(path) == error.problems[0].path:
-                check_readable(prepared, path, memory_bytes)
+                check_readable(prepared.draft, prepared.sources, path, memory_bytes)
         raise
     changed = _changed(record, leaves.digests, {})
     if changed:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from surgery_cli.draft.expression import stored_in
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.engine.bounded_reads import Reading
 from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.digests import LeafDigest, digest_and_blocks, digest_reading
@@ -22,9 +23,6 @@ from surgery_cli.script.user_code import Say
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.look_memory import Look, Looks, planned_looks
 from surgery_cli.tree.paths import LeafPath
-
-if TYPE_CHECKING:
-    from surgery_cli.surgery.preparation import Prepared
 
 
 class LeafDigests(NamedTuple):
@@ -101,14 +99,16 @@ def digested_leaves(checkpoint: Checkpoint, recorded: Recorded, meter: Meter) ->
     return found
 
 
-def check_readable(prepared: Prepared, path: LeafPath, memory_bytes: int) -> None:
+def check_readable(
+    draft: Draft, sources: Mapping[str, Any], path: LeafPath, memory_bytes: int
+) -> None:
     """Read what a leaf of a result takes as it is stored, where that stands in the sources.
 
     Raises:
         CheckpointError: it cannot be read there either.
     """
-    for stored in stored_in(prepared.draft.leaves[path].recipe):
-        source = prepared.sources[stored.ref.source]
+    for stored in stored_in(draft.leaves[path].recipe):
+        source = sources[stored.ref.source]
         if isinstance(source, Checkpoint):
             reading = digest_reading(stored.spec, memory_bytes)
             digest_and_blocks(source, stored.ref.path, stored.spec, reading)

@@ -12,6 +12,7 @@ from surgery_cli.optimizer.detect.evidence import ADAMAX_BOUND, MOST_BYTES, Evid
 from surgery_cli.optimizer.detect.settled import Settled, judged, recalled, to_record
 from surgery_cli.optimizer.detect.starts import as_gathered
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
+from surgery_cli.proof.file_marks import is_its_file
 from surgery_cli.proof.on_record import read_record
 from surgery_cli.proof.record_places import record_key
 from surgery_cli.proof.records import carried_keys, checked
@@ -31,8 +32,8 @@ def with_record(checkpoint: Checkpoint, found: OptimizerSurvey) -> OptimizerSurv
         for slot in found.slots.values()
     ):
         return found
-    record = read_record(checkpoint)
-    if record is None or not record.slots:
+    record = read_record(checkpoint, of_any=True)
+    if record is None or not record.slots or is_its_file(record, checkpoint) is False:
         return found
     return recalled(found, record.slots, lambda node: record_key(checkpoint, node))
 

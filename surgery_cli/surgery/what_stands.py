@@ -12,7 +12,8 @@ from surgery_cli.proof.record_places import recorded_place
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.fsspec_service import md5_of
 from surgery_cli.store.filesystem.listing import files_below
-from surgery_cli.store.filesystem.protocol import COMMIT_MARK, Entry, Status
+from surgery_cli.store.filesystem.protocol import COMMIT_MARK
+from surgery_cli.store.filesystem.told_digests import MD5, told_md5
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.file_versions import is_said_of
 from surgery_cli.words.lists import quoted
@@ -21,11 +22,6 @@ _SMALL: Final = 1 << 16
 """Of files of so many bytes at most the content is looked at on a disk; in a bucket a listing tells of all of them."""
 
 _SHA256: Final = "sha256:"
-_MD5: Final = "md5:"
-_TELL_MD5: Final = frozenset({"gs"})
-"""S3's tags of what it has encrypted look like an MD5, and are none."""
-_LETTERS_OF_MD5: Final = 24
-"""In base 64. Of what was put together from parts another digest is told, which its copies lack."""
 
 
 class _File(NamedTuple):
@@ -44,10 +40,10 @@ def _files_of(written: Checkpoint) -> dict[str, _File]:
     place = recorded_place(written)
     if not filesystem.is_folder(place):
         status = filesystem.status(place)
-        return {place.name: _File(place, status.st_size, _told(place, status))}
+        return {place.name: _File(place, status.st_size, told_md5(place, status))}
     found = sorted(files_below(place), key=lambda one: one[0])
     return {
-        name: _File(place / name, entry.size, _told(place, entry))
+        name: _File(place / name, entry.size, told_md5(place, entry))
         for name, entry in found
         if not is_said_of(name)
     }
@@ -56,13 +52,6 @@ def _files_of(written: Checkpoint) -> dict[str, _File]:
 def _mark(file: _File) -> str:
     is_read = file.size <= _SMALL and not isinstance(file.path, BucketPath)
     return f"{file.size} {_sha256(file.path) if is_read else file.told}".rstrip()
-
-
-def _told(place: Path, seen: Entry | Status) -> str:
-    """The MD5 of what a file holds, if a service tells it."""
-    digest: str = getattr(seen, "digest", "")  # a disk tells none
-    tells = isinstance(place, BucketPath) and place.scheme in _TELL_MD5
-    return f"{_MD5}{digest}" if tells and len(digest) == _LETTERS_OF_MD5 else ""
 
 
 def _sha256(file: Path) -> str:
@@ -103,8 +92,8 @@ def _agrees(file: _File, said: str) -> bool:
         return said == str(file.size)
     if isinstance(file.path, BucketPath):
         return said.startswith(_SHA256) or file.told in ("", said)
-    if said.startswith(_MD5):
-        return file.size > _SMALL or said == f"{_MD5}{md5_of(filesystem.read(file.path))}"
+    if said.startswith(MD5):
+        return file.size > _SMALL or said == f"{MD5}{md5_of(filesystem.read(file.path))}"
     return file.size <= _SMALL and said == _sha256(file.path)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store.filesystem.bucket_locks import lock_of
+from surgery_cli.store.filesystem.names import name_of_record
 from tests.buckets.checkpoints import saved, uploaded
 from tests.buckets.test_refused_for_good import edit, end_its_run
 
@@ -40,7 +41,7 @@ def test_what_stands_where_the_record_would_is_refused_before_any_work(
         folder = saved(tmp_path / (f"new.{form}" if place == "disk" else "old"), use_ocdbt=False)
         if place == "bucket":
             uploaded(service, folder, new)
-    beside = tmp_path / f"new.{form}.surgery.json"
+    beside = tmp_path / name_of_record(f"new.{form}")
     if place == "bucket":
         service.put("bkt", beside.name, THEIRS)
     else:
@@ -75,7 +76,7 @@ def test_the_record_of_what_was_removed_makes_way(service, source, surgery, tmp_
     for more in (("--dry-run",), ()):
         again = surgery("export", source, new, "--to", form, *more)
         assert not again.code, again.err
-        assert f"new.{form}.surgery.json' is replaced" in again.out
+        assert f"{name_of_record(f'new.{form}')}' is replaced" in again.out
     assert surgery("verify", new).code == 0
 
 
@@ -108,7 +109,7 @@ def test_so_does_that_of_a_directory_which_cannot_hold_one(service, surgery, tmp
 @pytest.mark.parametrize("is_own", [True, False])
 def test_clean_removes_the_record_of_a_run_and_no_other(service, source, surgery, is_own):
     """Of a run into nothing that was killed before its lock went."""
-    new, record = f"{service.root}/new.msgpack", "new.msgpack.surgery.json"
+    new, record = f"{service.root}/new.msgpack", ".new.msgpack.surgery.json"
     assert surgery("export", source, new, "--to", "msgpack").code == 0
     if not is_own:
         service.put("bkt", record, THEIRS)
@@ -127,7 +128,7 @@ def test_clean_replaces_no_record_that_came_since(
     service, source, surgery, monkeypatch, tmp_path, form
 ):
     """Half replaced, a folder's place was taken by a file: of what stood beside it nothing was looked at."""
-    new, record = f"{service.root}/new.{form}", f"new.{form}.surgery.json"
+    new, record = f"{service.root}/new.{form}", name_of_record(f"new.{form}")
     uploaded(service, saved(tmp_path / "old", use_ocdbt=False), new)
     answer = service.answer
 
@@ -151,5 +152,5 @@ def test_clean_replaces_no_record_that_came_since(
     assert others(service) == before
     service.remove(record)
     assert surgery("clean", new).code == 0
-    assert sorted(others(service)) == [f"new.{form}", record]
+    assert sorted(others(service)) == sorted([f"new.{form}", record])
     assert surgery("verify", new).code == 0

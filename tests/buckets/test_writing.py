@@ -142,18 +142,18 @@ def test_force_never_leaves_neither(bucket, tmp_path, monkeypatch):
     assert f"old/{MARK}" not in names(bucket)
 
 
-@pytest.mark.parametrize("fails", ["old.msgpack", "old.msgpack.surgery.json"])
+@pytest.mark.parametrize("fails", ["old.msgpack", ".old.msgpack.surgery.json"])
 def test_no_record_tells_of_values_that_are_not_its_own(bucket, tmp_path, monkeypatch, fails):
     """A file and its record are two objects: whatever comes between them, the old one's record is gone by then."""
     (tmp_path / "ck").write_bytes(to_bytes({"params": {"w": np.ones(4, np.float32)}}))
     there = bucket.upload(tmp_path / "ck", "gs://bkt/ck.msgpack")
     surgery.apply(there, "gs://bkt/old.msgpack", RESCALED)
-    assert "old.msgpack.surgery.json" in names(bucket)
+    assert ".old.msgpack.surgery.json" in names(bucket)
     _failing_copy(monkeypatch, lambda target: target.endswith(f"bkt/{fails}"))
     with pytest.raises(WriteError, match="could not be replaced whole"):
         surgery.apply(there, "gs://bkt/old.msgpack", RESCALED, options=Options(force=True))
     assert "old.msgpack" in names(bucket)
-    assert "old.msgpack.surgery.json" not in names(bucket)
+    assert ".old.msgpack.surgery.json" not in names(bucket)
 
 
 def test_where_a_run_can_go_on_nothing_else_is_advised(bucket, tmp_path, monkeypatch):

@@ -193,8 +193,11 @@ NAMES = (
     "model",
     "5a",
     "7",
+    "checkpoint_best.msgpack",
+    "checkpoint_7.msgpack",
+    "best.msgpack",
 )
-SUFFIXED = ("best.msgpack", "best.npz", "best.safetensors")
+SUFFIXED = ("best.npz", "best.safetensors")
 
 
 @pytest.mark.parametrize("how", ["edited", "forced", "sealed", "rescued", "exported"])
@@ -240,7 +243,7 @@ def test_a_record_beside_a_name_that_says_a_format_is_seen(surgery, tmp_path, na
     assert (tmp_path / "new" / f"{name}.surgery.json").is_file()
 
 
-@pytest.mark.parametrize("name", ["checkpoint_5", "checkpoint_best", "model6"])
+@pytest.mark.parametrize("name", ["checkpoint_5", "checkpoint_best", "model6", "best.msgpack"])
 @pytest.mark.parametrize("where", ["disk", "gs", "s3"])
 def test_a_seal_leaves_no_record_under_its_older_name(surgery, request, tmp_path, name, where):
     """It went on under the name that Flax takes for a step, and that an edit refuses."""

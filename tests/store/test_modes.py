@@ -80,7 +80,7 @@ def test_a_private_file_of_flax_gets_a_private_result_and_record(tmp_path):
     source.chmod(0o600)
     surgery.apply(str(source), str(tmp_path / "new.msgpack"), RESCALE)
     assert _modes(tmp_path / "new.msgpack") == {".": 0o600}
-    assert _modes(tmp_path / "new.msgpack.surgery.json") == {".": 0o600}
+    assert _modes(tmp_path / ".new.msgpack.surgery.json") == {".": 0o600}
 
 
 def test_a_private_donor_makes_the_result_private(tmp_path):

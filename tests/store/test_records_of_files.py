@@ -64,11 +64,13 @@ def test_the_record_of_a_file_that_was_saved_over_is_refused(made, tmp_path, loo
     with pytest.raises(CheckpointError) as refused:
         LOOKS[look](str(made), str(tmp_path / "new"))
     (problem,) = refused.value.problems
-    assert "is the record of another file" in problem.what
+    assert "is not what it was" in problem.what
+    assert "damaged since, or something else was saved over it" in problem.why
     assert not (tmp_path / "new").exists()
-    command = problem.fix.partition("`")[2].rstrip("`").split()
-    assert command[0] == "rm"
-    Path(command[1]).unlink()
+    first, *_, last = (one.split() for one in problem.fix.split("`")[1::2])
+    assert first[:2] == ["surgery", "verify"]
+    assert last[0] == "rm"
+    Path(last[1]).unlink()
     LOOKS[look](str(made), str(tmp_path / "new"))
 
 

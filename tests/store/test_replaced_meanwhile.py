@@ -198,7 +198,7 @@ def single_file(tmp_path):
     source, target = saved(tmp_path / "ck"), tmp_path / "new.msgpack"
     plan = plan_of([], output=Export(format="msgpack"))
     surgery.apply(str(source), str(target), plan)
-    return source, target, plan, tmp_path / "new.msgpack.surgery.json"
+    return source, target, plan, tmp_path / ".new.msgpack.surgery.json"
 
 
 class TestSingleFiles:

@@ -107,4 +107,5 @@ def _leaves(row: ExaminedPlace) -> str:
 def _checked(row: ExaminedPlace) -> str:
     if row.checked is None:
         return ""
-    return f", {row.checked:,} agree with digests on record, {row.unchecked:,} have none"
+    held = "were held against" if row.state == "changed" else "agree with"
+    return f", {row.checked:,} {held} digests on record, {row.unchecked:,} have none"

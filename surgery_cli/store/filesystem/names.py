@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from surgery_cli.inputs.suffixes import FILE_SUFFIXES
+from surgery_cli.inputs.suffixes import FILE_SUFFIXES, MSGPACK_SUFFIX
 
 Made = TypeVar("Made", bound=Path)
 
@@ -17,6 +17,9 @@ SET_ASIDE_SUFFIX: Final = ".surgery-old"
 
 RECORD: Final = "surgery.json"
 """What surgery calls the record that it writes into a checkpoint, or behind the name of one."""
+
+_NO_STEPS: Final = FILE_SUFFIXES - {MSGPACK_SUFFIX}
+"""How names end that Flax gives to no step."""
 
 _DATABASE: Final = "ocdbt."
 """How the name of a database begins that a process wrote into an item: ``ocdbt.process_0`` is no step, and no item."""
@@ -85,12 +88,13 @@ def is_record(name: str) -> bool:
 def name_of_record(name: str) -> str:
     """The name of the record beside a file, or a bare directory, of that name.
 
-    Hidden, unless the name ends as that of a file of a known format. Flax takes all that begins with its prefix for a
-    step, and what sorts last for the newest: of `checkpoint_best` as of `checkpoint_5` that was the record. Without a
-    prefix hidden files count as well, but `.7.surgery.json` sorts as 0.7, before every step but `0`.
+    Hidden, unless the name ends as that of a file of a known format that is not Flax's own. Flax takes all that begins
+    with its prefix for a step, and what sorts last for the newest: of `checkpoint_best` as of `checkpoint_5` that was
+    the record. Without a prefix hidden files count as well, but `.7.surgery.json` sorts as 0.7, before every step but
+    `0`.
 
-    >>> name_of_record("new.msgpack"), name_of_record("checkpoint_5"), name_of_record("model")
-    ('new.msgpack.surgery.json', '.checkpoint_5.surgery.json', '.model.surgery.json')
+    >>> name_of_record("new.npz"), name_of_record("checkpoint_5"), name_of_record("best.msgpack")
+    ('new.npz.surgery.json', '.checkpoint_5.surgery.json', '.best.msgpack.surgery.json')
     """
     return names_of_record(name)[0]
 
@@ -102,4 +106,4 @@ def names_of_record(name: str) -> tuple[str, ...]:
     ('.7.surgery.json', '7.surgery.json')
     """
     visible = f"{name}.{RECORD}"
-    return (visible,) if Path(name).suffix in FILE_SUFFIXES else (f".{visible}", visible)
+    return (visible,) if Path(name).suffix in _NO_STEPS else (f".{visible}", visible)
