@@ -151,9 +151,7 @@ def _opened(place: Place, seen: Footprint) -> Condition:
         todo = f"`surgery compact {quote(str(place.path))} {new_place(place.path)}` leaves out what is dead in it"
     state = State.DAMAGED if why else State.WHOLE
     why += restore_notes(checkpoint)
-    with PassingOver(
-        CheckpointError
-    ):  # another's record makes nothing of this checkpoint less whole
+    with PassingOver(CheckpointError):  # another's record makes nothing of this less whole
         why += filter(None, [foreign_record(checkpoint)])
     return Condition(
         place=place,
@@ -171,7 +169,7 @@ def _opened(place: Place, seen: Footprint) -> Condition:
 def _changed(checkpoint: Checkpoint, place: Place, seen: Footprint) -> Condition | None:
     """The condition of what opens, and is not as the record beside it says; None of others."""
     seen_so = ""
-    with suppress(CheckpointError):  # a damaged record is damage
+    with PassingOver(CheckpointError):  # a damaged record is damage
         seen_so = seen_since_recorded(checkpoint)
     if not seen_so:
         return None

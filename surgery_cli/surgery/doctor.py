@@ -28,7 +28,7 @@ from surgery_cli.salvage.steps import named_in_run, step_named
 from surgery_cli.script.user_code import Say
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import Listing, reads
+from surgery_cli.store.filesystem.listing import Listing, PassingOver, reads
 from surgery_cli.store.locate.refusals import missing
 from surgery_cli.store.locate.step_formats import formats_text, step_formats
 from surgery_cli.store.locate.steps import find_steps
@@ -213,7 +213,7 @@ def _said_of_both(path: Path, findings: Sequence[reports.Finding]) -> tuple[str,
     """What is said, and to be done, of what reads and is not as the record beside it says; None of other findings."""
     if any(one.what not in _OF_ANOTHER for one in findings):
         return None
-    with suppress(SurgeryError):
+    with PassingOver(SurgeryError):
         checkpoint = opened(str(path))
         if stands_beside(checkpoint) and read_record(checkpoint, of_any=True) is not None:
             said, ways = said_of_both(checkpoint)
