@@ -107,6 +107,22 @@ def test_no_password_is_shown(tmp_path, service, rest):
     assert "secret" not in told
 
 
+@pytest.mark.covers(1)
+@pytest.mark.parametrize("service", ["gs", "s3"])
+@pytest.mark.parametrize("odd", ["#", "/", "?", ":", "@", "%", "[", " ", "\\"])
+@pytest.mark.parametrize("front", ["http://", "http:/", ""])
+def test_no_password_with_odd_characters_is_shown(tmp_path, service, odd, front):
+    """They end what is a user by the rules for addresses, and are what is wrong with the address."""
+    url = f"{front}me:secret{odd}word@127.0.0.1:1"
+    names = ["AWS_ENDPOINT_URL"] if service == "s3" else list(GOOGLE)
+    given = {**KEYS, "GOOGLE_AUTH_TOKEN_FOR_TESTING": "t", **dict.fromkeys(names, url)}
+    code, told, _ = ran(given, tmp_path, *commands(f"{service}://bkt/ck")["read"])
+    assert code == 3
+    assert "secret" not in told
+    assert f"{odd}word" not in told
+    assert "127.0.0.1" in told
+
+
 def test_an_endpoint_that_is_ignored_is_not_blamed(monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     assert endpoint_at("https://s3.amazonaws.com") is None

@@ -14,6 +14,7 @@ from surgery_cli.store.filesystem.endpoints import (
     Endpoint,
     fault_of,
     mended,
+    said_by,
     shown,
     with_small_scheme,
 )
@@ -183,7 +184,7 @@ _NO_NUMBER: Final = re.compile(r"invalid literal for (int|float)\(\).*?: (.*)")
 
 def _why(error: Exception) -> str:
     """What botocore says, or Python where botocore makes a number of a text."""
-    said = " ".join(str(error).split())[:300]
+    said = said_by(error)
     return _NO_NUMBER.sub(r"\2 is no number", said)
 
 

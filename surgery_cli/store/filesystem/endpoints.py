@@ -17,7 +17,8 @@ from surgery_cli.store.filesystem.connections import (
 from surgery_cli.store.filesystem.wrong_settings import WrongSetting
 
 PORTS: Final = {"http": 80, "https": 443}
-_USER: Final = re.compile(r"(^|(?<=://))[^/?#]*@")
+_SCHEME: Final = re.compile(r"(?:\w+:/+)?")
+_WITH_USER: Final = re.compile(r"""[^\s'"]*:[^\s'"]*@[^\s'"]*""")
 _NO_TEXT: Final = re.compile(r"[\s\x00-\x1f\x7f]")
 
 
@@ -41,8 +42,20 @@ def shown(url: str) -> str:
 
     >>> shown("http://me:secret@host:9000"), shown("me:secret@host"), shown("http://host/a@b")
     ('http://host:9000', 'host', 'http://host/a@b')
+    >>> shown("http://me:sec/ret@host"), shown("http:/me:sec#ret@host"), shown("http://me@host")
+    ('http://host', 'http:/host', 'http://host')
     """
-    return _USER.sub("", url)
+    scheme = _SCHEME.match(url)
+    front = scheme[0] if scheme else ""
+    who, _, where = url.removeprefix(front).rpartition("@")
+    # what is not as it should be in a password ends what is told by the rules for addresses
+    return f"{front}{where}" if ":" in who or not {*who} & {*"/?#"} else url
+
+
+def said_by(error: Exception) -> str:
+    """What a library says, in a line, the passwords in its addresses left out."""
+    said = " ".join(str(error).split())[:300]
+    return _WITH_USER.sub(lambda found: shown(found[0]), said)
 
 
 def split(url: str) -> SplitResult:

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from surgery_cli.inputs.buckets import NoBucket, Replaced, ServiceRefusal
-from surgery_cli.store.filesystem.endpoints import Endpoint, check_is_plain
+from surgery_cli.store.filesystem.endpoints import Endpoint, check_is_plain, said_by
 from surgery_cli.store.filesystem.wrong_settings import WrongSetting
 
 STREAMED_BYTES: Final = 8 << 20
@@ -234,7 +234,7 @@ def _refusal(
     is_anybody: bool,
 ) -> ServiceRefusal:
     """What the service or the way to it said, in a line."""
-    said = " ".join(str(error).split())[:300] or type(error).__name__
+    said = said_by(error) or type(error).__name__
     kind, code = f"{type(error).__module__}.{type(error).__name__}", code_of(error)
     if code in EXPIRED:
         why = f"the credentials have expired: {said}"
