@@ -13,6 +13,7 @@ from surgery_cli.store.filesystem.listing import Listing, holds_pytree
 from surgery_cli.store.filesystem.names import RECORD, step_name
 from surgery_cli.store.filesystem.protocol import COMMIT_MARK
 from surgery_cli.store.locate.items import item_handlers, step_items
+from surgery_cli.store.locate.steps import find_steps
 from surgery_cli.store.locate.surroundings import checkpoint_at, folders_above
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.words.lists import quoted
@@ -48,13 +49,20 @@ def put_into_notes(
     return [Consequence(DocsPage.ITEM_PUT_IN, said), *(_unmarked(around) if is_item else [])]
 
 
-def refuse_step_in_step(target: Path, prepared: Prepared) -> None:
+def refuse_misplaced(target: Path, prepared: Prepared) -> None:
+    """Refuse several trees in the place of an item, and a run in that of a step. Raises DestinationError."""
+    if prepared.output is None:
+        _refuse_step_in_step(target, prepared)
+        _refuse_run_as_step(target, prepared)
+
+
+def _refuse_step_in_step(target: Path, prepared: Prepared) -> None:
     """Refuse to put several trees into a step, in the place of an item.
 
     Raises:
         DestinationError: so; Orbax would take them for one item, which it cannot restore, nor the step with it.
     """
-    if prepared.output is not None or not prepared.draft.items.names:
+    if not prepared.draft.items.names:
         return
     around = filesystem.absolute(target).parent
     found = checkpoint_at(around) if filesystem.is_folder(around) else None
@@ -66,6 +74,28 @@ def refuse_step_in_step(target: Path, prepared: Prepared) -> None:
         fix=f"name a tree of the source, as '{next(iter(prepared.checkpoint.location.items.values()))}', or another"
         " place for the result",
     )
+
+
+def _refuse_run_as_step(target: Path, prepared: Prepared) -> None:
+    """Refuse to put a run where a step of another run belongs.
+
+    Raises:
+        DestinationError: so; whoever restores that run takes it for a step, and does not find one in it.
+    """
+    location, own = prepared.checkpoint.location, step_name(target.name)
+    if location.shape != "root" or own is None:
+        return
+    around = filesystem.absolute(target).parent
+    if around == location.root or not filesystem.is_folder(around):
+        return
+    steps = find_steps(Listing.of(around))
+    if any(step.is_finished and step.prefix == own.prefix for step in steps):
+        raise DestinationError(
+            f"'{target}' would be a step of the run '{around}', and the result is a run itself",
+            why="whoever restores that run takes it for a step, and finds none in it",
+            fix=f"name the step that is read by its path, '{location.root / (location.step_name or '')}', or another"
+            " place for the result",
+        )
 
 
 def _is_step_of_items(target: Path, prepared: Prepared) -> bool:

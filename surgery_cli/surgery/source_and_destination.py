@@ -45,7 +45,7 @@ from surgery_cli.store.write.set_aside import recover_old, set_aside_of
 from surgery_cli.surgery.others_inside import refuse_to_lose_others
 from surgery_cli.surgery.places_read import places_read
 from surgery_cli.surgery.preparation import Prepared
-from surgery_cli.surgery.put_into import refuse_step_in_step
+from surgery_cli.surgery.put_into import refuse_misplaced
 from surgery_cli.surgery.removal_advice import is_stood_in, or_removed_first
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 from surgery_cli.words.notes import Consequence
@@ -74,7 +74,7 @@ def check_target(
             _check_what_stands_at(target, force=force, goes_on=built is not None)
     except DestinationError as error:
         raise with_aftermath(_or_mixed(target, error)) from None
-    refuse_step_in_step(target, prepared)
+    refuse_misplaced(target, prepared)
     if force and filesystem.is_taken(target) and (old := set_aside_of(target)) is not None:
         raise DestinationError(
             f"'{old}' stands beside '{target}'",
