@@ -38,11 +38,16 @@ class Undo(NamedTuple):
     owed: tuple[LeafPath, ...] = ()
 
 
+def _is_same(one: Output | None, other: Output) -> bool:
+    """True for a leaf that is made of the same, whatever is said of it: a slot that is kept has its policy on it."""
+    return one is other or (one is not None and one.recipe == other.recipe)
+
+
 def difference(before: Draft, after: Draft, home: Homes) -> Undo:
     """What leads from one draft back to another: leaves are told by what they are made of."""
     old, new = before.leaves, after.leaves
-    left = {path for path, output in old.items() if new.get(path) is not output}
-    came = {path for path, output in new.items() if old.get(path) is not output}
+    left = {path for path, output in old.items() if not _is_same(new.get(path), output)}
+    came = {path for path, output in new.items() if not _is_same(old.get(path), output)}
     moves = _moves(left, came, before, after)
     anew: set[_Node] = set()
     while True:
