@@ -59,7 +59,7 @@ def step_named(path: Path) -> Path | None:
         PlanError: several have that number; or, of which the newest is asked, are named in several formats.
     """
     front, at, number = path.name.rpartition("@")
-    root = path.with_name(front) if front else path
+    root = path.parent / front if front else path
     if not at or not (number == "latest" or number.isdecimal()):
         return None
     steps = steps_in(root)

@@ -108,7 +108,8 @@ def _not_looked_at(found: Sequence[Condition]) -> list[Note]:
 
 def _format_notes(root: Path) -> list[Note]:
     """What a root of finished steps that are named in several formats is to scripts, and to commands."""
-    formats = step_formats(s.name for s in find_steps(Listing.of(root)) if s.is_finished)
+    steps = find_steps(Listing.of(root)) if filesystem.is_folder(root) else []
+    formats = step_formats(step.name for step in steps if step.is_finished)
     if len(formats) < 2:
         return []
     said = f"steps are named in {len(formats)} formats: {formats_text(formats)}"
