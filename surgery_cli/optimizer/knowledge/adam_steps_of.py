@@ -7,28 +7,23 @@ from typing import Final
 
 from surgery_cli.optimizer.knowledge.factories import FACTORIES, every_factory_of
 
-_RMSPROP: Final = (("rmsprop", "rms_count"), ("scale_by_rms", "rms_count"))
-_OF_ADAM: Final = (
-    ("adam", "adam"), ("adamw", "adam"), ("nadam", "adam"), ("nadamw", "adam"), ("scale_by_adam", "adam"),
-)  # fmt: skip
+_OF_ADAM: Final = (("adam", "adam"), ("adamw", "adam"), ("scale_by_adam", "adam"))
+_OF_NADAM: Final = (("nadam", "adam"), ("nadamw", "adam"))
 
 UNDER_ANOTHER_COUNT: Final = frozenset(
-    {
-        *_OF_ADAM, *_RMSPROP, ("acprop", "adabelief"), ("adabelief", "adabelief"), ("ademamix", "ademamix"),
-        ("scale_by_acprop", "adabelief"), ("scale_by_ademamix", "ademamix"), ("scale_by_belief", "adabelief"),
-    }
-)  # fmt: skip
+    {*_OF_ADAM, *_OF_NADAM, ("adabelief", "adabelief"), ("scale_by_belief", "adabelief")}
+)
 """Factories, with the kind of their state, whose next steps under another count are as much larger as Adam's are.
 
-RAdam rectifies by the count, Yogi adds 1e-3 to the root of what it corrects, beside which small gradients are nothing,
-LAMB divides by the norm of what comes, Adamax and AMSGrad keep the largest, and Adan and the simplified AdEMAMix weigh
-other moments.
+RAdam rectifies by the count, LAMB divides by the norm of what comes, Adamax and AMSGrad keep the largest, ACProp takes
+the squares of the step before, and Adan and AdEMAMix weigh other moments. Yogi and RMSProp add so much to the root of
+their squares that small gradients are nothing beside it.
 """
 
 UNDER_ANOTHER_DECAY: Final = frozenset(_OF_ADAM)
 """Those whose next steps are as much larger as Adam's are where one side has another decay."""
 
-AFTER_A_RESTART: Final = frozenset({*_OF_ADAM, *_RMSPROP})
+AFTER_A_RESTART: Final = frozenset({*_OF_ADAM, *_OF_NADAM})
 """Those whose steps are as many learning rates large as Adam's once moments restart under a count that goes on."""
 
 
